@@ -1,0 +1,2 @@
+// Package policy evaluates effects against compiled constitutions.
+package policy
