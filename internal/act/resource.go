@@ -43,3 +43,10 @@ const (
 
 // String returns the canonical text.
 func (r Resource) String() string { return r.Text }
+
+// FactClass marks resources that an invariant is about, whatever the policy
+// says. Path: "own-state" (our home, ledger, policy), "runs-later" (the host
+// will execute or trust it: hooks, shell start-up files, tool configuration),
+// "credentials" (keys and tokens of this person). Host and URL: "metadata" (the
+// metadata service of a cloud). Absent for everything else.
+const FactClass = "class"
