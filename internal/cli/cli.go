@@ -1,0 +1,131 @@
+// Package cli is the command line: it parses, fills the Options of one part,
+// calls one function of it, and prints what came back.
+//
+// It is not a place for decisions or for state. What a verb does can be tested
+// without it, and no other package may import it.
+//
+// Invariants:
+//
+//  1. Standard output carries the result and nothing else. Every message goes
+//     to standard error with the prefix "ringfence: ".
+//  2. With --json the result is one JSON value, or JSON Lines for a stream, and
+//     an error is one JSON object on standard error.
+//  3. Exit statuses are those of [statuses]; one switch, [exitCode], maps errors
+//     to them. What fails before a verb has started is a usage error.
+//  4. Nothing is printed twice: usage text appears only when asked for.
+//
+// A verb is one file, verb_<name>.go, with one constructor that takes the
+// [streams] and returns its *cobra.Command. Its flags are local variables of the
+// constructor. [newRoot] lists the constructors; nothing registers itself.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command line args, without the program's name, and returns the
+// exit status. It does not keep the streams after it has returned.
+func Main(args []string, in io.Reader, out, err io.Writer) int {
+	s := &streams{in: in, out: &sink{w: out}, err: err}
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Fprintf(s.out, "ringfence %s\n", version)
+		return s.report(nil)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once, whatever a verb is waiting for.
+	context.AfterFunc(ctx, stop)
+
+	root := newRoot(s)
+	// Cobra reads os.Args when it is given nil.
+	root.SetArgs(append([]string{}, args...))
+	c, failure := root.ExecuteContextC(ctx)
+	return s.report(s.usage(c, failure))
+}
+
+// streams is what a verb may read from and write to.
+type streams struct {
+	in  io.Reader
+	out *sink     // the result
+	err io.Writer // messages to a person
+
+	json bool // --json
+	ran  bool // a verb has started, so an error is no longer one of usage
+}
+
+// sink remembers the first error of writing the result, so that a verb need not
+// check each line it prints and a full disk is still not taken for success.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.w.Write(p)
+	s.err = err
+	return n, err
+}
+
+func newRoot(s *streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ringfence",
+		Short: "Run AI agents whose every effect is decided, confined and recorded",
+		Long: "Run AI agents on their own work. Every effect that an agent has on the world is\n" +
+			"decided by a policy written in plain English, and recorded before it happens.",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("ringfence {{.Version}}\n")
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetIn(s.in)
+	root.SetHelpFunc(help)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().BoolVar(&s.json, "json", false, "print the result as JSON")
+	root.Flags().Bool("version", false, "print the version")
+	root.AddCommand(
+		newVersion(s),
+	)
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	seal(s, root)
+	return root
+}
+
+// seal gives every command below c what all have in common: a group says which
+// commands it has when it is given none or a wrong one, and a command notes that
+// it has started. A command without Args takes no arguments.
+func seal(s *streams, c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		seal(s, sub)
+	}
+	if !c.Runnable() {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = unknownCommand
+		return
+	}
+	if c.Args == nil {
+		c.Args = cobra.NoArgs
+	}
+	run := c.RunE
+	if run == nil {
+		plain := c.Run
+		run = func(c *cobra.Command, args []string) error { plain(c, args); return nil }
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s.ran = true
+		return run(c, args)
+	}
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestUsage runs the command lines of testdata/usage.txt; "..." there stands for
+// any text within a line.
+func TestUsage(t *testing.T) {
+	b, err := os.ReadFile("testdata/usage.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := range strings.SplitSeq(string(b), "\n$ ringfence") {
+		command, want, ok := strings.Cut(block, "\n")
+		if !ok || strings.HasPrefix(command, "#") {
+			continue
+		}
+		want, _, _ = strings.Cut(want, "\n\n#")
+		t.Run(command, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := Main(strings.Fields(command), nil, &out, &errs)
+			got := out.String()
+			for line := range strings.Lines(errs.String()) {
+				got += "! " + line
+			}
+			got += fmt.Sprintf("= %d", code)
+			pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), `\.\.\.`, ".*")
+			if !regexp.MustCompile("^" + pattern + "$").MatchString(got) {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	denied := &exitError{code: codeDenied, err: errors.New("denied by rule 3"), hint: "ask for approval"}
+	for _, c := range []struct {
+		err  error
+		code int
+		text string
+	}{
+		{nil, codeDone, ""},
+		{errors.New("reading checkpoint: short"), codeFailed, "ringfence: reading checkpoint: short\n"},
+		{fmt.Errorf("calling: %w", denied), codeDenied, "ringfence: calling: denied by rule 3\nringfence: ask for approval\n"},
+		{&exitError{code: 137}, 137, ""},
+		{fmt.Errorf("waiting: %w", context.Canceled), codeInterrupted, "ringfence: waiting: context canceled\n"},
+	} {
+		var errs bytes.Buffer
+		s := &streams{out: &sink{w: new(bytes.Buffer)}, err: &errs}
+		if code := s.report(c.err); code != c.code || errs.String() != c.text {
+			t.Errorf("%v: got %d %q, want %d %q", c.err, code, errs.String(), c.code, c.text)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestLostOutput: a result that could not be written is not a success.
+func TestLostOutput(t *testing.T) {
+	for _, args := range []string{"--version", "version", "version --json", "help", "version --help"} {
+		var errs bytes.Buffer
+		if code := Main(strings.Fields(args), nil, full{}, &errs); code != codeFailed {
+			t.Errorf("%s: status %d, want %d", args, code, codeFailed)
+		}
+		if !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%s: said %q", args, errs.String())
+		}
+	}
+}
+
+// TestHelpOfAll: the help of every command ends with its statuses.
+func TestHelpOfAll(t *testing.T) {
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		text := helpText(c)
+		_, tail, ok := strings.Cut(text, "\nEXIT STATUS\n")
+		if !ok || !strings.Contains(tail, "  2  ") || strings.Contains(tail, "\n\n") {
+			t.Errorf("help of %q does not end with EXIT STATUS:\n%s", c.CommandPath(), text)
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(&streams{out: &sink{w: new(bytes.Buffer)}}))
+}
