@@ -1,0 +1,86 @@
+// Package atomicfile writes whole files so that a reader, or a crash at any
+// moment, meets either the old content or the new, never a part of it.
+//
+// It is not for appending, for large streams, or for files that several
+// writers share: the last rename wins.
+//
+// Invariants:
+//
+//	F1  The content is on disk before the name points to it, and the name is on
+//	    disk before the call returns.
+//	F2  The target is never opened, so a link planted in its place is replaced,
+//	    not followed.
+//	F3  On error the target is as it was, and no temporary file is left behind
+//	    unless the process died.
+package atomicfile
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Write replaces the file at path with data, with exactly the permissions mode
+// (the umask is not applied). The directory must exist. Concurrent calls leave
+// the content of one of them.
+func Write(path string, data []byte, mode os.FileMode) error {
+	return place(path, data, mode, os.Rename)
+}
+
+// CreateNew is [Write] for a path at which nothing may exist yet; otherwise the
+// error is fs.ErrExist and the file there is untouched. Of several concurrent
+// calls exactly one succeeds. The file system must have hard links.
+func CreateNew(path string, data []byte, mode os.FileMode) error {
+	return place(path, data, mode, func(temp, path string) error {
+		if err := os.Link(temp, path); err != nil {
+			return err
+		}
+		return os.Remove(temp)
+	})
+}
+
+// place writes a temporary file beside path and has publish give it its name.
+func place(path string, data []byte, mode os.FileMode, publish func(temp, path string) error) (err error) {
+	temp, err := writeTemp(path, data, mode)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := publish(temp, path); err != nil {
+		return fmt.Errorf("writing %s: naming the new file: %w", path, errors.Join(err, os.Remove(temp)))
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("writing %s: flushing its directory: %w", path, err)
+	}
+	return nil
+}
+
+// writeTemp puts data on disk under a fresh name in the directory of path.
+func writeTemp(path string, data []byte, mode os.FileMode) (temp string, err error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", fmt.Errorf("choosing a temporary name: %w", err)
+	}
+	dir, base := filepath.Split(path)
+	temp = filepath.Join(dir, "."+base+"."+hex.EncodeToString(random[:])+".tmp")
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("creating a temporary file: %w", err)
+	}
+	step := func(doing string, stepErr error) {
+		if stepErr != nil && err == nil {
+			err = fmt.Errorf("%s the temporary file: %w", doing, stepErr)
+		}
+	}
+	_, writeErr := f.Write(data)
+	step("filling", writeErr)
+	step("setting the mode of", f.Chmod(mode.Perm()))
+	step("flushing", f.Sync())
+	step("closing", f.Close())
+	if err != nil {
+		return "", errors.Join(err, os.Remove(temp))
+	}
+	return temp, nil
+}

@@ -1,0 +1,111 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// only fails unless dir holds exactly the named entries.
+func only(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(names) {
+		t.Errorf("directory holds %q, want %q", got, names)
+	}
+}
+
+func TestWriteReplaces(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for i, mode := range []os.FileMode{0o600, 0o644, 0o666} {
+		want := fmt.Sprint("content ", i)
+		if err := Write(path, []byte(want), mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != want {
+			t.Fatalf("read %q, %v; want %q", got, err, want)
+		}
+		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != mode {
+			t.Errorf("mode %v, %v; want %v", fi.Mode(), err, mode)
+		}
+	}
+	only(t, dir, "f")
+}
+
+func TestWriteReplacesLinkNotTarget(t *testing.T) {
+	dir := t.TempDir()
+	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "f")
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
+		t.Errorf("the target of the link now holds %q, %v", got, err)
+	}
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
+		t.Errorf("path is %v, %v; want a regular file", fi.Mode(), err)
+	}
+}
+
+func TestFailureLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, []byte("x"), 0o600); err == nil {
+		t.Error("wrote over a directory")
+	}
+	if err := CreateNew(path, []byte("x"), 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("CreateNew over a directory: %v, want fs.ErrExist", err)
+	}
+	if err := Write(filepath.Join(dir, "none", "f"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing directory: %v, want fs.ErrNotExist", err)
+	}
+	only(t, dir, "f")
+}
+
+func TestCreateNewOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	var wg sync.WaitGroup
+	won := make(chan string, 16)
+	for i := range cap(won) {
+		wg.Go(func() {
+			content := fmt.Sprint("writer ", i)
+			switch err := CreateNew(path, []byte(content), 0o600); {
+			case err == nil:
+				won <- content
+			case !errors.Is(err, fs.ErrExist):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	close(won)
+	if len(won) != 1 {
+		t.Fatalf("%d calls succeeded, want 1", len(won))
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != <-won {
+		t.Errorf("file holds %q, %v", got, err)
+	}
+	only(t, dir, "f")
+}
