@@ -1,0 +1,202 @@
+// Package paths says where things are kept: the home of an installation, and
+// the names of everything inside it.
+//
+// It creates the home and nothing else, and reads none of the files it names.
+// No other package may spell one of these names, or read RINGFENCE_HOME.
+//
+// Invariants:
+//
+//	P1  A home that somebody else owns, or that others may write to, is refused.
+//	P2  Every path returned is absolute.
+package paths
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// EnvHome is the environment variable that names the home.
+const EnvHome = "RINGFENCE_HOME"
+
+// ErrUnsafeHome marks a directory that cannot be trusted to hold our state.
+// Tell the person: they must fix its owner or mode, or choose another home.
+var ErrUnsafeHome = errors.New("unsafe directory")
+
+// Home returns the home: $RINGFENCE_HOME made absolute, else ".ringfence" in
+// the home directory of the user. It touches nothing; see [EnsureHome].
+func Home() (string, error) {
+	if dir := os.Getenv(EnvHome); dir != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return "", fmt.Errorf("making %s absolute: %w", EnvHome, err)
+		}
+		return abs, nil
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the home (set %s): %w", EnvHome, err)
+	}
+	if !filepath.IsAbs(user) {
+		return "", fmt.Errorf("finding the home: the user's home %q is not absolute (set %s)", user, EnvHome)
+	}
+	return filepath.Join(user, ".ringfence"), nil
+}
+
+// EnsureHome returns [Home] after creating it, mode 0700, if nothing is there.
+// The error is [ErrUnsafeHome] if P1 does not hold.
+func EnsureHome() (string, error) {
+	home, err := Home()
+	if err != nil {
+		return "", err
+	}
+	if err := ensurePrivate(home); err != nil {
+		return "", fmt.Errorf("opening home %s: %w", home, err)
+	}
+	return home, nil
+}
+
+// ensurePrivate creates dir, mode 0700, or checks that the directory there is
+// ours and writable by nobody else.
+func ensurePrivate(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if uid, known := owner(fi); known && uid != os.Geteuid() {
+		return fmt.Errorf("%w: it belongs to user %d, and this is user %d", ErrUnsafeHome, uid, os.Geteuid())
+	}
+	if mode := fi.Mode().Perm(); checksMode && mode&0o022 != 0 {
+		return fmt.Errorf("%w: others may write to it (mode %04o; run chmod go-w %s)", ErrUnsafeHome, mode, dir)
+	}
+	return nil
+}
+
+// LedgerDir holds the ledger: its database and its newest checkpoint.
+func LedgerDir(home string) string { return filepath.Join(home, "ledger") }
+
+// Keys holds private keys, one file each.
+func Keys(home string) string { return filepath.Join(home, "keys") }
+
+// LedgerKey is the private key that signs checkpoints of the ledger.
+func LedgerKey(home string) string { return filepath.Join(Keys(home), "ledger.key") }
+
+// TrustedKeys holds public keys of other installations whose records this
+// person accepts, one file each.
+func TrustedKeys(home string) string { return filepath.Join(home, "trusted-keys") }
+
+// EngineLock is the file whose lock decides which process is the engine.
+func EngineLock(home string) string { return filepath.Join(home, "engine.lock") }
+
+// EngineLog is what the engine prints.
+func EngineLog(home string) string { return filepath.Join(home, "engine.log") }
+
+// StateFile is the database of everything mutable that is not a record:
+// questions, grants, budgets, sessions.
+func StateFile(home string) string { return filepath.Join(home, "state.db") }
+
+// PinsFile holds the reviewed tool definitions.
+func PinsFile(home string) string { return filepath.Join(home, "pins.json") }
+
+// Sessions holds one directory for each session that keeps files.
+func Sessions(home string) string { return filepath.Join(home, "sessions") }
+
+// Policies holds bundles and the layers of the organisation and the user.
+func Policies(home string) string { return filepath.Join(home, "policies") }
+
+// ConfigFile is the configuration of the installation.
+func ConfigFile(home string) string { return filepath.Join(home, "config.json") }
+
+// maxSocket is the longest path a Unix socket can have everywhere: sun_path
+// holds 104 bytes on the BSDs and macOS, 108 on Linux, with a final NUL.
+const maxSocket = 103
+
+const socketName = "engine.sock"
+
+// EngineSocket returns the path of the engine's socket. It is in home, or,
+// where that path would be too long for a socket, in a private directory below
+// $XDG_RUNTIME_DIR or /tmp that is named after home. The choice is kept as a
+// link in home, so that processes with different environments agree on it.
+// The home must exist.
+func EngineSocket(home string) (string, error) {
+	inHome := filepath.Join(home, socketName)
+	if len(inHome) <= maxSocket {
+		return inHome, nil
+	}
+	if target, err := os.Readlink(inHome); err == nil && usableSocketDir(target) {
+		return target, nil
+	}
+	outside, err := outsideSocket(home)
+	if err != nil {
+		return "", fmt.Errorf("placing the engine's socket: %w", err)
+	}
+	if err := os.Remove(inHome); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("placing the engine's socket: %w", err)
+	}
+	err = os.Symlink(outside, inHome)
+	if errors.Is(err, fs.ErrExist) { // another process was first: its choice holds
+		outside, err = os.Readlink(inHome)
+	}
+	if err != nil {
+		return "", fmt.Errorf("placing the engine's socket: %w", err)
+	}
+	return outside, nil
+}
+
+// usableSocketDir reports whether the directory of path is there and private.
+func usableSocketDir(path string) bool {
+	dir := filepath.Dir(path)
+	fi, err := os.Lstat(dir)
+	return err == nil && fi.IsDir() && filepath.IsAbs(path) && ensurePrivate(dir) == nil
+}
+
+// outsideSocket makes the private directory for the socket of home.
+func outsideSocket(home string) (string, error) {
+	sum := sha256.Sum256([]byte(home))
+	name := hex.EncodeToString(sum[:8])
+	var bases []string
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		bases = append(bases, filepath.Join(run, "ringfence"))
+	}
+	bases = append(bases, filepath.Join("/tmp", "ringfence-"+strconv.Itoa(os.Geteuid())))
+	var errs []error
+	for _, base := range bases {
+		path := filepath.Join(base, name, socketName)
+		if len(path) > maxSocket {
+			errs = append(errs, fmt.Errorf("%s: %d bytes is too long for a socket", path, len(path)))
+			continue
+		}
+		if err := errors.Join(ensureReal(base), ensureReal(filepath.Dir(path))); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return path, nil
+	}
+	return "", errors.Join(errs...)
+}
+
+// ensureReal is ensurePrivate for a place where others may plant links.
+func ensureReal(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !fi.IsDir() {
+		return fmt.Errorf("%w: %s is not a directory", ErrUnsafeHome, dir)
+	}
+	if err := ensurePrivate(dir); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
