@@ -32,9 +32,9 @@ func encode(s, set string) string {
 	return string(b)
 }
 
-// plainEscapes decodes escapes of the unreserved characters of RFC 3986 and puts
-// the hexadecimal digits of the others in upper case. Text that only looks like
-// an escape after decoding cannot arise: "%" is reserved.
+// plainEscapes decodes escapes of the unreserved characters of RFC 3986, puts the
+// hexadecimal digits of the others in upper case, and escapes each "%" that
+// starts no escape, so that none can arise from it and what was decoded.
 func plainEscapes(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -42,16 +42,19 @@ func plainEscapes(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		c, ok := escaped(s, i)
-		if !ok {
-			b = append(b, s[i])
-			continue
-		}
-		if unreserved(c) {
+		switch {
+		case ok && unreserved(c):
 			b = append(b, c)
-		} else {
+		case ok:
 			b = append(b, '%', upperHex[c>>4], upperHex[c&15])
+		case s[i] == '%':
+			b = append(b, "%25"...)
+		default:
+			b = append(b, s[i])
 		}
-		i += 2
+		if ok {
+			i += 2
+		}
 	}
 	return string(b)
 }
