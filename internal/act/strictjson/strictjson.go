@@ -112,7 +112,20 @@ func refuse(src []byte, offset int, reason error, detail string) *Error {
 func Check(src []byte) error { return CheckLimits(src, Limits{}) }
 
 // CheckLimits is [Check] with other bounds.
-func CheckLimits(src []byte, l Limits) error { return scan(src, l, nil) }
+func CheckLimits(src []byte, l Limits) error {
+	l = l.orDefault()
+	if err := checkBytes(src, l); err != nil {
+		return err
+	}
+	if err := checkNesting(src, l); err != nil {
+		return err
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(src))
+	if _, err := d.ReadValue(); err != nil {
+		return syntax(src, err)
+	}
+	return checkEnd(src, int(d.InputOffset()))
+}
 
 // An event is one step through a text.
 type event struct {
@@ -122,28 +135,31 @@ type event struct {
 	raw        []byte // names and scalars only; valid during the call
 }
 
-// scan checks src and shows each of its tokens to see, if that is not nil. It
-// stops at the first error of see and returns it as it is.
+// scan checks src and shows each of its tokens to see. It stops at the first
+// error of see and returns it as it is.
 func scan(src []byte, l Limits, see func(event) error) error {
 	l = l.orDefault()
 	if err := checkBytes(src, l); err != nil {
 		return err
 	}
+	if err := checkNesting(src, l); err != nil {
+		return err
+	}
 	// A bytes.Buffer is read in place, without a copy.
 	d := jsontext.NewDecoder(bytes.NewBuffer(src))
 	for first := true; first || d.StackDepth() > 0; first = false {
-		ev, err := next(d, src, l)
+		ev, err := next(d, src)
 		if err != nil {
 			return err
-		}
-		if see == nil {
-			continue
 		}
 		if err := see(ev); err != nil {
 			return err
 		}
 	}
-	end := int(d.InputOffset())
+	return checkEnd(src, int(d.InputOffset()))
+}
+
+func checkEnd(src []byte, end int) error {
 	if rest := bytes.TrimLeft(src[end:], " \t\r\n"); len(rest) > 0 {
 		return refuse(src, len(src)-len(rest), ErrTrailing, "")
 	}
@@ -175,7 +191,33 @@ func checkBytes(src []byte, l Limits) error {
 	return refuse(src, at, ErrUTF8, "")
 }
 
-func next(d *jsontext.Decoder, src []byte, l Limits) (event, error) {
+// checkNesting looks for deep nesting and escaped NULs. It follows strings and
+// brackets only: of a text that is JSON it knows both exactly, and of any other
+// it may know neither, which the decoder then refuses.
+func checkNesting(src []byte, l Limits) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(src); i++ {
+		switch c := src[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			if bytes.HasPrefix(src[i:], []byte(`\u0000`)) {
+				return refuse(src, i, ErrNUL, "")
+			}
+			i++
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > l.Depth {
+				return refuse(src, i, ErrDepth, fmt.Sprintf("at most %d levels", l.Depth))
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+func next(d *jsontext.Decoder, src []byte) (event, error) {
 	var ev event
 	switch k := d.PeekKind(); k {
 	case '{', '[', '}', ']':
@@ -184,9 +226,6 @@ func next(d *jsontext.Decoder, src []byte, l Limits) (event, error) {
 		}
 		ev.kind, ev.end = byte(k), int(d.InputOffset())
 		ev.start = ev.end - 1
-		if d.StackDepth() > l.Depth {
-			return ev, refuse(src, ev.start, ErrDepth, fmt.Sprintf("at most %d levels", l.Depth))
-		}
 		return ev, nil
 	default:
 		raw, err := d.ReadValue()
@@ -198,30 +237,10 @@ func next(d *jsontext.Decoder, src []byte, l Limits) (event, error) {
 		if k != '"' {
 			return ev, nil
 		}
-		if i := escapedNUL(raw); i >= 0 {
-			return ev, refuse(src, ev.start+i, ErrNUL, "")
-		}
 		in, n := d.StackIndex(d.StackDepth())
 		ev.name = in == '{' && n%2 == 1
 		return ev, nil
 	}
-}
-
-// escapedNUL returns where the escape \u0000 starts in a JSON string, or -1. A
-// backslash that is itself escaped starts nothing.
-func escapedNUL(raw []byte) int {
-	for i := 0; i < len(raw); i++ {
-		j := bytes.IndexByte(raw[i:], '\\')
-		if j < 0 {
-			return -1
-		}
-		i += j
-		if bytes.HasPrefix(raw[i:], []byte(`\u0000`)) {
-			return i
-		}
-		i++
-	}
-	return -1
 }
 
 // syntax turns an error of the decoder into one of ours.

@@ -135,3 +135,57 @@ func TestUnmarshal(t *testing.T) {
 		t.Errorf("exact fields: %+v, %v", v, err)
 	}
 }
+
+// Property: encoding/json accepts what Check accepts and reads the same values.
+func FuzzCheck(f *testing.F) {
+	rows(f, "testdata/check.txt", func(_ int, texts, _ []string) { f.Add([]byte(texts[0])) })
+	rows(f, "testdata/canonical.txt", func(_ int, texts, _ []string) { f.Add([]byte(texts[0])) })
+	f.Fuzz(func(t *testing.T, src []byte) {
+		ours, err := Decode(src)
+		if (err == nil) != (Check(src) == nil) {
+			t.Fatalf("Decode(%q): %v", src, err)
+		}
+		if IsCanonical(src) && err != nil {
+			t.Fatalf("IsCanonical(%q), but %v", src, err)
+		}
+		if err != nil {
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(src))
+		d.UseNumber()
+		var theirs any
+		if err := d.Decode(&theirs); err != nil {
+			t.Fatalf("encoding/json refuses %q: %v", src, err)
+		}
+		if !reflect.DeepEqual(ours, numbers(theirs)) {
+			t.Fatalf("%q: %#v and %#v", src, ours, theirs)
+		}
+		once, err := Canonical(src)
+		if IsCanonical(src) != (err == nil && bytes.Equal(once, src)) {
+			t.Fatalf("IsCanonical(%q), Canonical %q, %v", src, once, err)
+		}
+		if err != nil {
+			return
+		}
+		if twice, err := Canonical(once); err != nil || !bytes.Equal(once, twice) {
+			t.Fatalf("Canonical(%q) = %q, %v", once, twice, err)
+		}
+	})
+}
+
+// numbers replaces json.Number by Number throughout.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		return Number(v)
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbers(v[k])
+		}
+	}
+	return v
+}
