@@ -1,0 +1,121 @@
+package policy
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"io/fs"
+	"time"
+
+	"ringfence/internal/act"
+)
+
+var errSoon = errors.New("loading policy: not built into this binary")
+
+// A Policy is a set of layers, ready to decide. It is immutable and safe for
+// concurrent use. A nil Policy denies everything.
+type Policy struct{}
+
+// Load parses, validates and binds layers. Bedrock is added to them.
+func Load(layers []Layer, b Binding) (*Policy, error) { return nil, errSoon }
+
+// Decide answers q.
+func (p *Policy) Decide(q Query) Decision { return Decision{} }
+
+// Limits returns the limit of each limited clause, by clause id with the prefix
+// of its layer.
+func (p *Policy) Limits() map[string]Limit { return nil }
+
+// Hash returns the hex SHA-256 of everything that decides: the texts of all
+// layers, lists, and what they are bound to.
+func (p *Policy) Hash() string { return "" }
+
+// Cedar returns the Cedar text that clauses mean. The granting form is that of
+// the layer that permits nothing by itself; the other that of a layer below it.
+func Cedar(clauses []Clause, granting bool) ([]byte, error) { return nil, errSoon }
+
+// English returns c in controlled English.
+func English(c Clause) string { return c.Text }
+
+// A Bundle is the content of a policy directory.
+type Bundle struct {
+	Manifest    Manifest
+	Clauses     []Clause
+	Layer       Layer
+	Annotations map[string]*Annotation // by name, those that override shipped ones
+}
+
+// A Manifest names every file of a bundle with its hash.
+type Manifest struct {
+	Format       int               `json:"format"`       // 1
+	Compiler     string            `json:"compiler"`     // version of the program that wrote it
+	Constitution string            `json:"constitution"` // hex SHA-256 of constitution.md
+	Policy       string            `json:"policy"`       // hex SHA-256 of policy.cedar
+	Files        map[string]string `json:"files"`        // path in the bundle to hex SHA-256
+}
+
+// Options say how a bundle is loaded. The zero value accepts no bundle.
+type Options struct {
+	Trusted       []ed25519.PublicKey // keys that may sign; one suffices
+	AllowUnsigned bool                // a directory with policy.cedar alone, or no manifest
+	Binding       Binding
+	Layers        []Layer // those below the bundle, "organisation" first
+}
+
+// LoadBundle reads and checks the bundle in fsys and loads its policy together
+// with the layers of o.
+func LoadBundle(fsys fs.FS, o Options) (*Policy, *Bundle, error) { return nil, nil, errSoon }
+
+// Seal returns files (path in the bundle to content) with manifest.json and
+// manifest.sig added.
+func Seal(files map[string][]byte, compiler string, key ed25519.PrivateKey) (map[string][]byte, error) {
+	return nil, errSoon
+}
+
+// ParseAnnotation reads the annotation in data; name is that of its file.
+func ParseAnnotation(name string, data []byte) (*Annotation, error) { return nil, errSoon }
+
+// Shipped returns the annotations that come with the program, by name.
+func Shipped() (map[string]*Annotation, error) { return nil, errSoon }
+
+// DefinitionHash returns the pin of a tool definition: the hex SHA-256 of
+// "tooldef/v1\0" and the canonical JSON of the whole tool object.
+func DefinitionHash(def []byte) (string, error) { return "", errSoon }
+
+// Monitors count what limited clauses allowed. Safe for concurrent use.
+type Monitors struct{}
+
+// NewMonitors returns monitors for the limits of a policy, with nothing counted.
+func NewMonitors(limits map[string]Limit) *Monitors { return &Monitors{} }
+
+// Count returns how many effects clause has allowed in its window up to now.
+func (m *Monitors) Count(clause, principal, session string, now time.Time) int64 { return 0 }
+
+// Take counts one effect for each of limited (Decision.Limited) if every limit
+// still has room, and reports whether it did; else it counts none.
+func (m *Monitors) Take(limited []string, principal, session string, now time.Time) bool {
+	return false
+}
+
+// Replay counts one effect that the record says was allowed.
+func (m *Monitors) Replay(clause, principal, session string, at time.Time) {}
+
+// A Finding is what lint has to say about one clause.
+type Finding struct {
+	Clause  string
+	Line    int
+	Kind    string // "duplicate" "dead" "no-effect" "missing-list" "unknown-tool" "contradiction"
+	Message string
+	Other   string // the other clause, if two are concerned
+}
+
+// LintOptions are what lint knows besides the clauses.
+type LintOptions struct {
+	Lower bool     // the clauses are of a layer below the granting one
+	Lists []string // names of lists that exist
+	Tools []string // "server.tool" of every known tool; nil skips the check
+}
+
+// Lint returns findings in the order of the clauses.
+func Lint(clauses []Clause, o LintOptions) []Finding { return nil }
+
+var _ = act.Deny
