@@ -23,6 +23,9 @@ const (
 // people review, what reads back as controlled English, and what Cedar is
 // generated from. Parts that list alternatives match if any alternative does;
 // an empty list leaves that part open; the parts are joined by and.
+//
+// A sentence whose parts are not independent (tools that matter for some kinds
+// only) is several clauses with one ID: it matches if any of them does.
 type Clause struct {
 	ID       string   `json:"id"`     // "c7": c and the ordinal in the document
 	Line     int      `json:"line"`   // 1-based, where the sentence starts
@@ -65,7 +68,10 @@ type Exception struct {
 }
 
 // A Pattern matches resources of one type. Exactly one of the ways to match is
-// given, or none, which matches every resource of the type. Not inverts it.
+// given, or none, which matches every resource of the type; Beneath and Name may
+// be given together, and Ref with any. Not inverts the whole pattern. The Not
+// patterns of one type in one list are joined by and: together they match what
+// none of them names.
 //
 // Paths may begin with the symbolic roots ${workspace} and ${home}, bound at
 // load. Text of a list ("@docs-sites") stands for the members of that list as
@@ -85,7 +91,10 @@ type Pattern struct {
 
 // A Condition is a test of one fact that must hold for its clause to apply.
 // A fact that is absent fails the test, whichever the operator; in a MustNever
-// or MustAsk clause an absent fact makes the clause apply.
+// or MustAsk clause an absent fact makes the clause apply. Arguments of a call
+// are all known, so an absent one is not given: it is equal to nothing, and only
+// the operators other than == make such a clause apply. An argument that is
+// there with another type than Value is an unknown fact.
 type Condition struct {
 	Fact  string `json:"fact"`  // see the Fact constants; "arg:/force" is an argument by JSON pointer
 	Op    string `json:"op"`    // "==" "!=" "<" "<=" ">" ">=" "has" "lacks" "like"
