@@ -1,0 +1,134 @@
+// Package ipc is how processes of one user on one machine talk: Unix sockets,
+// what the kernel says about who is at the other end, the lock that decides who
+// listens, and frames.
+//
+// It knows no messages, and is not for other machines or other users.
+//
+// Invariants:
+//
+//	I1  Only the holder of a lock removes a socket that is in the way or
+//	    listens in its place, so two processes never take turns stealing one.
+//	I2  What [PeerOf] says comes from the kernel, never from the peer; what may
+//	    belong to a later process with the same number is not said.
+//	I3  No length on the wire makes a reader allocate more than it was told to,
+//	    or more than was really sent by more than 1 MiB.
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// A Listener is a listening Unix socket. Its Accept returns connections that
+// [PeerOf] understands. Close removes the socket, and gives back the lock if
+// [Listen] took it.
+type Listener struct {
+	net.Listener
+	lock *Lock // nil unless ours to release
+}
+
+// Close stops listening.
+func (l *Listener) Close() error {
+	err := l.Listener.Close()
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Unlock())
+	}
+	return err
+}
+
+// Listen listens on a Unix socket at path, mode 0600, and makes its directory,
+// mode 0700, if there is none. It holds a lock on path+".lock" until the
+// listener is closed; the error is [ErrLocked] if another process does.
+func Listen(path string) (*Listener, error) {
+	if err := checkDir(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	lock, err := NewLock(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	l, err := lock.Listen(path)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	l.lock = lock
+	return l, nil
+}
+
+// Listen is [Listen] under a lock that the caller already holds and keeps, and
+// that every process listening on path must hold.
+func (k *Lock) Listen(path string) (*Listener, error) {
+	if err := checkDir(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	config := net.ListenConfig{Control: privateSocket}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err // net says "listen unix path"
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("listening on %s: %w", path, err), l.Close())
+	}
+	return &Listener{Listener: l}, nil
+}
+
+// checkDir makes dir, or refuses one in which others could replace the socket.
+func checkDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if checksMode && fi.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("others may write to %s (mode %04o; run chmod go-w)", dir, fi.Mode().Perm())
+	}
+	return nil
+}
+
+// removeStale removes a socket at path that nobody can be listening on, because
+// we hold the lock (I1). Anything but a socket stays, and is an error.
+func removeStale(path string) error {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if fi.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("something that is not a socket is in the way (%v)", fi.Mode())
+	}
+	return os.Remove(path)
+}
+
+// ErrStranger marks a socket whose listener runs as another user. Nothing has
+// been sent to it.
+var ErrStranger = errors.New("the socket belongs to another user")
+
+// Dial connects to the Unix socket at path. The error is [ErrStranger] if the
+// kernel says that another user listens there.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := PeerOf(conn)
+	if err == nil && peer.HasUID && peer.UID != uint32(os.Geteuid()) {
+		err = fmt.Errorf("%w (%d)", ErrStranger, peer.UID)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), conn.Close())
+	}
+	return conn, nil
+}

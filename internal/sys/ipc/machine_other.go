@@ -1,0 +1,16 @@
+//go:build !unix || solaris || illumos || aix
+
+package ipc
+
+import (
+	"errors"
+	"os"
+)
+
+const (
+	checksMode = false
+	noFollow   = 0
+)
+
+// lockFile fails: without a lock nobody may listen (I1).
+func lockFile(*os.File) error { return errors.ErrUnsupported }
