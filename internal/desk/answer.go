@@ -1,0 +1,172 @@
+package desk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Answer takes one person's choice on the question id.
+//
+// A no ends the question for every call that waits on it; it only tightens, so
+// anyone who can reach the desk may say it. A yes counts for every clause shown
+// whose role the person holds, on the calls that [Choice.Mark] names. A call is
+// approved when each clause has its quorum.
+//
+// Errors: ErrGone, ErrSelf, ErrRole, ErrTwice. With an error nothing was
+// counted.
+func (d *Desk) Answer(id string, who Identity, choice Choice) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.open[id]
+	if !ok {
+		return fmt.Errorf("answering: %w", d.gone(id))
+	}
+	now := d.opts.Now()
+	if !choice.Yes {
+		d.refuse(e, Vote{By: who, At: now})
+		return nil
+	}
+	if err := d.approve(e, who, choice.Mark, now); err != nil {
+		return fmt.Errorf("answering %s: %w", id, err)
+	}
+	return nil
+}
+
+// refuse ends e with a no for every call. The lock is held.
+func (d *Desk) refuse(e *entry, v Vote) {
+	for _, c := range e.calls {
+		c.votes = append(c.votes, v)
+		c.done <- Answer{Question: e.q.ID, Votes: c.votes}
+	}
+	e.calls = nil
+	d.settle(e, Refused)
+}
+
+// approve counts a yes. The lock is held.
+func (d *Desk) approve(e *entry, who Identity, mark uint64, now time.Time) error {
+	if mark >= e.next {
+		return fmt.Errorf("mark %d names calls that were never shown (the newest is %d)", mark, e.next-1)
+	}
+	covered := e.covered(mark, now)
+	if len(covered) == 0 {
+		return ErrGone
+	}
+	v := Vote{By: who, Yes: true, At: now}
+	for _, c := range covered {
+		self, unsure := isSelf(c, who)
+		if self {
+			return ErrSelf
+		}
+		v.SelfNotExcluded = v.SelfNotExcluded || unsure
+	}
+	roles := d.roles(who)
+	for _, cl := range e.q.Clauses {
+		if cl.Role == "" || slices.Contains(roles, cl.Role) {
+			v.Clauses = append(v.Clauses, cl.ID)
+		}
+	}
+	if len(v.Clauses) == 0 {
+		return fmt.Errorf("%w: %s", ErrRole, strings.Join(e.wanted(), ", "))
+	}
+	if !tally(covered, v) {
+		return ErrTwice
+	}
+	for _, c := range covered {
+		if c.satisfied(e.q.Clauses) {
+			c.done <- e.approved(c)
+			e.calls = slices.DeleteFunc(e.calls, func(o *call) bool { return o == c })
+		}
+	}
+	d.settle(e, Approved)
+	return nil
+}
+
+// covered returns the calls that a yes with this mark is about. A call whose
+// deadline has passed is none of them, even while its waiter has not woken.
+func (e *entry) covered(mark uint64, now time.Time) []*call {
+	if mark == 0 {
+		mark = e.calls[0].mark
+	}
+	var cs []*call
+	for _, c := range e.calls {
+		if c.mark <= mark && now.Before(c.deadline) {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// tally adds v to the calls that have no yes of this person, and reports
+// whether there was one.
+func tally(calls []*call, v Vote) bool {
+	counted := false
+	for _, c := range calls {
+		if slices.ContainsFunc(c.votes, func(o Vote) bool { return o.By.UID == v.By.UID }) {
+			continue
+		}
+		c.votes = append(c.votes, v)
+		counted = true
+	}
+	return counted
+}
+
+// isSelf reports whether who is, by process, session or terminal, the asker of
+// c, and whether that could not be established.
+//
+// A process can leave its session and terminal (setsid), so an approver without
+// a terminal is never excluded for certain.
+func isSelf(c *call, who Identity) (self, unsure bool) {
+	a := c.asker
+	if a.PID != 0 && a.PID == who.PID {
+		return !c.own, true
+	}
+	if !a.Known || !who.Known || a.SID == 0 || who.SID == 0 {
+		return false, true
+	}
+	if a.SID == who.SID || a.TTY != "" && a.TTY == who.TTY {
+		return true, false
+	}
+	return false, who.TTY == ""
+}
+
+// approved makes the answer of a call that has all its quorums.
+func (e *entry) approved(c *call) Answer {
+	a := Answer{Question: e.q.ID, Approved: true, Votes: c.votes}
+	for _, cl := range e.q.Clauses {
+		a.Clauses = append(a.Clauses, cl.ID)
+	}
+	for _, v := range c.votes {
+		a.SelfNotExcluded = a.SelfNotExcluded || v.SelfNotExcluded
+	}
+	return a
+}
+
+// wanted lists the roles of the clauses shown, for people.
+func (e *entry) wanted() []string {
+	var roles []string
+	for _, cl := range e.q.Clauses {
+		if !slices.Contains(roles, cl.Role) {
+			roles = append(roles, cl.Role)
+		}
+	}
+	return roles
+}
+
+// gone says that id is not open and names what is. The lock is held.
+func (d *Desk) gone(id string) error {
+	if len(d.open) == 0 {
+		return fmt.Errorf("%w: %q (none is open)", ErrGone, Visible(id, 64))
+	}
+	ids := make([]string, 0, len(d.open))
+	for o := range d.open {
+		ids = append(ids, o)
+	}
+	slices.Sort(ids)
+	more := ""
+	if len(ids) > 8 {
+		ids, more = ids[:8], " …"
+	}
+	return fmt.Errorf("%w: %q (open: %s%s)", ErrGone, Visible(id, 64), strings.Join(ids, " "), more)
+}

@@ -1,0 +1,93 @@
+package desk
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxLine   = 4096 // bytes shown of one effect or clause
+	maxName   = 256  // bytes shown of a name
+	argsWidth = 96   // bytes on one line of quoted arguments
+)
+
+// quoteMark starts every line that holds text of the agent's.
+const quoteMark = "  | "
+
+// Render returns q as people read it: what would happen, why they are asked,
+// and the agent's own words on marked lines. Lines end in "\n"; no other
+// character of the result is a control, whatever q holds.
+func Render(q Question) string {
+	var b strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+
+	line("Question %s: may the agent do this?", Visible(q.ID, maxName))
+	line("")
+	line("  agent    %s, session %s", Visible(q.Principal, maxName), Visible(q.Session, maxName))
+	if q.Tool != "" {
+		line("  tool     %s", Visible(q.Tool, maxName))
+	}
+	line("  would    %s", counted(len(q.Effects), "effect"))
+	for _, e := range q.Effects {
+		beneath := ""
+		if e.Tree {
+			beneath = "  and everything beneath"
+		}
+		line("           %-10s %s%s", Visible(string(e.Kind), maxName), Visible(e.Resource.Text, maxLine), beneath)
+	}
+	line("  asked by")
+	for _, c := range q.Clauses {
+		line("           %s  %s", Visible(c.ID, maxName), Visible(c.Text, maxLine))
+		line("               %s", quorum(c))
+	}
+	if q.Calls > 1 {
+		line("  calls    %d identical calls wait; a yes covers these %d", q.Calls, q.Calls)
+	}
+	renderArgs(&b, q)
+	line("  until    %s; no answer by then is a no", q.Deadline.Format("15:04:05 MST"))
+	return b.String()
+}
+
+func quorum(c Clause) string {
+	who := "one person"
+	if n := max(c.Count, 1); n > 1 {
+		who = fmt.Sprintf("%d different people", n)
+	}
+	if c.Role != "" {
+		who += " of role " + Visible(c.Role, maxName)
+	}
+	if c.Have > 0 {
+		who += fmt.Sprintf("; %d so far", c.Have)
+	}
+	return "needs " + who
+}
+
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// renderArgs quotes the arguments. They are broken into lines by us alone: a
+// line feed of the agent's is shown, not obeyed.
+func renderArgs(b *strings.Builder, q Question) {
+	if q.Args == "" {
+		return
+	}
+	cut := ""
+	if q.ArgsBytes > len(q.Args) {
+		cut = fmt.Sprintf(", the first %d of %d bytes", len(q.Args), q.ArgsBytes)
+	}
+	fmt.Fprintf(b, "  arguments, in the agent's words, not ours%s:\n", cut)
+	text, _ := visible(q.Args, 16*len(q.Args)) // no character takes more
+	for len(text) > 0 {
+		n := min(argsWidth, len(text))
+		for n < len(text) && !utf8.RuneStart(text[n]) {
+			n++
+		}
+		b.WriteString(quoteMark + text[:n] + "\n")
+		text = text[n:]
+	}
+}
