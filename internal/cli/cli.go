@@ -33,7 +33,7 @@ import (
 // Main runs the command line args, without the program's name, and returns the
 // exit status. It does not keep the streams after it has returned.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
-	s := &streams{in: in, out: &sink{w: out}, err: err}
+	s := &streams{in: in, out: &sink{w: out}, err: &sink{w: err}}
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Fprintf(s.out, "ringfence %s\n", version)
 		return s.report(nil)
@@ -53,8 +53,8 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 // streams is what a verb may read from and write to.
 type streams struct {
 	in  io.Reader
-	out *sink     // the result
-	err io.Writer // messages to a person
+	out *sink // the result
+	err *sink // messages to a person
 
 	json bool // --json
 	ran  bool // a verb has started, so an error is no longer one of usage
@@ -90,14 +90,15 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetIn(s.in)
-	root.SetHelpFunc(help)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprint(s.out, helpText(c)) })
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().BoolVar(&s.json, "json", false, "print the result as JSON")
 	root.Flags().Bool("version", false, "print the version")
 	root.AddCommand(
+		newGenerate(s),
 		newVersion(s),
 	)
-	root.SetHelpCommand(newHelp())
+	root.SetHelpCommand(newHelp(s))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	seal(s, root)
@@ -119,13 +120,13 @@ func seal(s *streams, c *cobra.Command) {
 	if c.Args == nil {
 		c.Args = cobra.NoArgs
 	}
-	run := c.RunE
-	if run == nil {
-		plain := c.Run
-		run = func(c *cobra.Command, args []string) error { plain(c, args); return nil }
-	}
+	run, plain := c.RunE, c.Run
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s.ran = true
+		if run == nil {
+			plain(c, args)
+			return nil
+		}
 		return run(c, args)
 	}
 }

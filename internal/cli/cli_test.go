@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -56,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("waiting: %w", context.Canceled), codeInterrupted, "ringfence: waiting: context canceled\n"},
 	} {
 		var errs bytes.Buffer
-		s := &streams{out: &sink{w: new(bytes.Buffer)}, err: &errs}
+		s := &streams{out: &sink{w: new(bytes.Buffer)}, err: &sink{w: &errs}}
 		if code := s.report(c.err); code != c.code || errs.String() != c.text {
 			t.Errorf("%v: got %d %q, want %d %q", c.err, code, errs.String(), c.code, c.text)
 		}
@@ -93,5 +94,37 @@ func TestHelpOfAll(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(newRoot(&streams{out: &sink{w: new(bytes.Buffer)}}))
+	visit(newRoot(silent()))
+}
+
+func silent() *streams { return &streams{out: &sink{w: io.Discard}, err: &sink{w: io.Discard}} }
+
+// TestOwnStatuses: a verb's own statuses are in its help, in order, and in the
+// reference.
+func TestOwnStatuses(t *testing.T) {
+	root := newRoot(silent())
+	root.AddCommand(&cobra.Command{
+		Use:         "judge",
+		Short:       "Judge",
+		Annotations: exits(status{codeDenied, ""}, status{codeFailed, "guilty"}, status{code: 125, means: "no court"}),
+		RunE:        func(*cobra.Command, []string) error { return nil },
+	})
+	judge, _, err := root.Find([]string{"judge"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "    0  done\n    1  guilty\n    2  the command line is wrong\n    3  denied, or incomplete\n  125  no court\n  130  interrupted\n"
+	if got := helpText(judge); !strings.HasSuffix(got, "EXIT STATUS\n"+want) {
+		t.Errorf("help of judge:\n%s\nwant at its end:\n%s", got, want)
+	}
+	pages := referencePages(root)
+	codes := pages[len(pages)-1]
+	for _, row := range []string{"| ringfence judge | 1 | guilty |\n", "| ringfence judge | 125 | no court |\n"} {
+		if !strings.Contains(codes.text, row) {
+			t.Errorf("%s has no row %q", codes.name, row)
+		}
+	}
+	if strings.Contains(codes.text, "judge | 3") {
+		t.Errorf("%s repeats a status that has its usual meaning", codes.name)
+	}
 }

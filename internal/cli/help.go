@@ -43,7 +43,7 @@ func statusesOf(c *cobra.Command) []status {
 }
 
 // newHelp is "ringfence help".
-func newHelp() *cobra.Command {
+func newHelp(s *streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND…]",
 		Short: "Print the help of a command",
@@ -53,17 +53,13 @@ func newHelp() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return unknownCommand(about, rest)
 			}
-			help(about, nil)
-			return nil
+			_, err = fmt.Fprint(s.out, helpText(about))
+			return err
 		},
 	}
 }
 
-// help prints the help of c. It ends with the exit statuses.
-func help(c *cobra.Command, _ []string) {
-	fmt.Fprint(c.OutOrStdout(), helpText(c))
-}
-
+// helpText is the help of c. It ends with the exit statuses.
 func helpText(c *cobra.Command) string {
 	var b strings.Builder
 	about := c.Long
