@@ -1,0 +1,82 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"ringfence/internal/act"
+	"ringfence/internal/sys/ipc"
+)
+
+// A Caller is the connection that a request came over.
+type Caller struct {
+	Conn uint64   // distinguishes connections of this engine; never reused
+	Peer ipc.Peer // as the kernel told when the connection was accepted
+}
+
+// A Handler is what the engine does. It is the sum of the parts below, each of
+// which one part of the engine implements. Methods run concurrently; ctx ends
+// when the client cancels, the connection is lost or the engine stops.
+type Handler interface {
+	Sessions
+	Decisions
+	Desk
+	Tools
+	Record
+	Engine
+}
+
+// Sessions opens and ends sessions.
+type Sessions interface {
+	OpenSession(ctx context.Context, c Caller, r OpenRequest) (Opened, error)
+	// ResumeSession checks the token in constant time. From its return on, the
+	// connection of c owns the session and the former owner does not.
+	ResumeSession(ctx context.Context, c Caller, session, token string) (Opened, error)
+	CloseSession(ctx context.Context, c Caller, session string) error
+	// Gone says that the connection of c has ended, and which sessions it owned
+	// until then. Every other call of that connection has returned.
+	Gone(c Caller, owned []string)
+}
+
+// Decisions decides. The session of a request is one that c owns.
+type Decisions interface {
+	Decide(ctx context.Context, c Caller, r act.Request) (act.Ticket, error)
+	// Finish takes in the outcome of the ticket with that id of that session.
+	Finish(ctx context.Context, c Caller, session, ticket string, o act.Outcome) (act.Reply, error)
+}
+
+// Desk is where people answer.
+type Desk interface {
+	Questions(ctx context.Context, c Caller) ([]Question, error)
+	Question(ctx context.Context, c Caller, id string) (Question, error)
+	AnswerQuestion(ctx context.Context, c Caller, id string, choice Choice) error
+	// WatchQuestions sends an "asked" event for every open question and then
+	// every change, until ctx ends or send fails.
+	WatchQuestions(ctx context.Context, c Caller, send func(QuestionEvent) error) error
+}
+
+// Tools is the review of tool definitions.
+type Tools interface {
+	ToolsList(ctx context.Context, c Caller, q ToolQuery) ([]ToolPin, error)
+	ToolsReview(ctx context.Context, c Caller, q ToolQuery) ([]ToolPin, error)
+	ToolsPin(ctx context.Context, c Caller, r PinRequest) (ToolPin, error)
+}
+
+// Record reads the ledger.
+type Record interface {
+	// LedgerEntries sends entries as they are stored, oldest first.
+	LedgerEntries(ctx context.Context, c Caller, q LedgerQuery, send func(entry json.RawMessage) error) error
+	// LedgerExport writes the export of one session.
+	LedgerExport(ctx context.Context, c Caller, session string, w io.Writer) error
+	LedgerVerify(ctx context.Context, c Caller) (Verification, error)
+	LedgerSessions(ctx context.Context, c Caller) ([]SessionInfo, error)
+}
+
+// Engine is about the engine itself.
+type Engine interface {
+	Status(ctx context.Context, c Caller) (Status, error)
+	// Stop begins to stop the engine and returns; it is refused, unless force,
+	// while sessions are open.
+	Stop(ctx context.Context, c Caller, force bool) error
+}

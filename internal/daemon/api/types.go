@@ -1,0 +1,184 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"ringfence/internal/act"
+)
+
+// A Hello is what the engine says of itself when a connection begins.
+type Hello struct {
+	Version int    `json:"version"` // of the protocol
+	Program string `json:"program"` // version of the program, for people
+	PID     int    `json:"pid"`
+	Home    string `json:"home"`
+}
+
+// How a session has its escalations answered.
+const (
+	AskDesk  = "desk"  // at the desk, by another process
+	AskNever = "never" // nobody is asked: escalations are denied
+)
+
+// An OpenRequest opens a session. The process that sends it is the one that
+// waits for approvals, so it cannot give them.
+type OpenRequest struct {
+	Principal string       `json:"principal"`            // "persona/agent"
+	Workspace string       `json:"workspace"`            // absolute path
+	PolicyDir string       `json:"policy_dir,omitempty"` // bundle; "" is the default constitution
+	Servers   []ServerInfo `json:"servers,omitempty"`    // fixed while the session lives
+	Ask       string       `json:"ask"`                  // AskDesk or AskNever; "" is AskNever
+	// AskSeconds is how long a person is waited for; 0 is the configured time.
+	AskSeconds int `json:"ask_seconds,omitempty"`
+	// OwnTerminal says that this process owns its terminal, no agent can write to
+	// it, and it prompts there itself: it may then answer its own questions.
+	OwnTerminal bool `json:"own_terminal,omitempty"`
+	// Box is what the launcher reports of the box the agent is in, nil for none.
+	Box json.RawMessage `json:"box,omitempty"`
+}
+
+// A ServerInfo describes one server that the client runs for a session.
+type ServerInfo struct {
+	Name        string   `json:"name"`
+	Argv        []string `json:"argv"`
+	Dir         string   `json:"dir,omitempty"`         // its working directory, absolute
+	Annotations string   `json:"annotations,omitempty"` // name of the annotation, "" to choose by Argv
+	// Report is what the launcher reports of the box it is in, nil for none.
+	Report json.RawMessage `json:"report,omitempty"`
+}
+
+// An Opened is a session that was opened or resumed.
+type Opened struct {
+	Session    string   `json:"session"` // public
+	Token      string   `json:"token"`   // secret: whoever has it can resume the session
+	Principal  string   `json:"principal"`
+	PolicyHash string   `json:"policy_hash"`
+	Notes      []string `json:"notes,omitempty"` // for people: what is not enforced, what was assumed
+}
+
+// A Person is who is at the other end of a connection, as the kernel tells.
+type Person struct {
+	UID   uint32 `json:"uid"`
+	PID   int    `json:"pid"`
+	SID   int    `json:"sid"`
+	TTY   string `json:"tty,omitempty"`
+	Name  string `json:"name,omitempty"`
+	Known bool   `json:"known"` // SID and TTY are established
+}
+
+// A Question is an escalation that waits for a person.
+type Question struct {
+	ID          string           `json:"id"`
+	Session     string           `json:"session"`
+	Principal   string           `json:"principal"`
+	Tool        string           `json:"tool,omitempty"`
+	Effects     []act.Effect     `json:"effects"`
+	Args        string           `json:"args,omitempty"`       // a preview, in the agent's words
+	ArgsBytes   int              `json:"args_bytes,omitempty"` // size of the whole
+	Clauses     []QuestionClause `json:"clauses"`
+	Digest      string           `json:"digest"` // hex; what an answer binds to
+	Asker       Person           `json:"asker"`
+	OwnTerminal bool             `json:"own_terminal,omitempty"`
+	Asked       time.Time        `json:"asked"`
+	Deadline    time.Time        `json:"deadline"`
+	Calls       int              `json:"calls"` // identical calls that wait
+	Mark        uint64           `json:"mark"`  // names exactly these calls; a yes quotes it
+	Text        string           `json:"text"`  // for terminals: everything above, safe to print
+}
+
+// A QuestionClause is one clause that a question asks about.
+type QuestionClause struct {
+	ID    string `json:"id"`
+	Text  string `json:"text"`
+	Count int    `json:"count"` // how many different people
+	Role  string `json:"role,omitempty"`
+	Have  int    `json:"have"` // how many have said yes
+}
+
+// A Choice is a person's answer. The zero Choice is a no.
+type Choice struct {
+	Yes  bool   `json:"yes"`
+	Mark uint64 `json:"mark,omitempty"` // Question.Mark as it was shown; 0 is the oldest call alone
+}
+
+// A QuestionEvent is one change at the desk. Kind is "asked", "changed",
+// "approved", "refused", "expired" or "withdrawn".
+type QuestionEvent struct {
+	Kind     string   `json:"kind"`
+	Question Question `json:"question"`
+}
+
+// A ToolPin is what the engine knows of the definition of one tool.
+type ToolPin struct {
+	Server     string          `json:"server"`
+	Tool       string          `json:"tool"`
+	Status     string          `json:"status"`               // "proposed", "drifted", "rejected", "approved"
+	Hash       string          `json:"hash"`                 // of the newest definition seen
+	Approved   []string        `json:"approved,omitempty"`   // hashes
+	Definition json.RawMessage `json:"definition,omitempty"` // tools.review: the newest, as the server sent it
+	Diff       string          `json:"diff,omitempty"`       // tools.review: against the approved one, safe to print
+}
+
+// A ToolQuery selects pins; empty parts select all.
+type ToolQuery struct {
+	Server string `json:"server,omitempty"`
+	Tool   string `json:"tool,omitempty"`
+}
+
+// A PinRequest approves or rejects one definition. The hash must be the one that
+// was reviewed, so that a definition that changed meanwhile is not meant.
+type PinRequest struct {
+	Server  string `json:"server"`
+	Tool    string `json:"tool"`
+	Hash    string `json:"hash"`
+	Approve bool   `json:"approve"`
+}
+
+// A LedgerQuery selects entries; empty parts select all.
+type LedgerQuery struct {
+	Session string `json:"session,omitempty"`
+	Kind    string `json:"kind,omitempty"`
+	After   uint64 `json:"after,omitempty"`  // entries whose index in the tree is greater
+	Tail    int    `json:"tail,omitempty"`   // only the newest so many
+	Follow  bool   `json:"follow,omitempty"` // then go on with new ones until cancelled
+}
+
+// A Verification is what the engine found in its own record. Status is "valid",
+// "invalid" or "incomplete".
+type Verification struct {
+	Status     string   `json:"status"`
+	Entries    uint64   `json:"entries"`
+	Sessions   int      `json:"sessions"`
+	Root       string   `json:"root,omitempty"`
+	Checkpoint string   `json:"checkpoint,omitempty"` // the signed note
+	Key        string   `json:"key,omitempty"`        // verifier key of the signer
+	Problems   []string `json:"problems,omitempty"`   // each names an entry
+}
+
+// A SessionInfo is one session of the record.
+type SessionInfo struct {
+	ID         string    `json:"id"`
+	Principal  string    `json:"principal"`
+	Workspace  string    `json:"workspace"`
+	PolicyHash string    `json:"policy_hash,omitempty"`
+	Started    time.Time `json:"started"`
+	Ended      time.Time `json:"ended,omitzero"`
+	Entries    uint64    `json:"entries"`
+	Open       bool      `json:"open"` // it has not ended
+}
+
+// A Status is how the engine is.
+type Status struct {
+	Program     string    `json:"program"`
+	PID         int       `json:"pid"`
+	Home        string    `json:"home"`
+	Started     time.Time `json:"started"`
+	Connections int       `json:"connections"`
+	Sessions    int       `json:"sessions"`
+	Questions   int       `json:"questions"`
+	Entries     uint64    `json:"entries"`
+	Root        string    `json:"root,omitempty"`
+	MemoryBytes uint64    `json:"memory_bytes"`
+	Notes       []string  `json:"notes,omitempty"`
+}
