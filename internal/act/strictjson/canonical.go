@@ -25,10 +25,10 @@ func Canonical(src []byte) ([]byte, error) {
 }
 
 // CanonicalRounded is [Canonical] as RFC 8785 has it: numbers are rounded to
-// doubles, and only those beyond the range of a double are refused. Different
-// texts can have the same rounded form; do not use it for what is signed.
+// doubles. Different texts can have the same rounded form; do not use it for what
+// is signed.
 func CanonicalRounded(src []byte) ([]byte, error) {
-	return canonical(src, finite)
+	return canonical(src, func([]byte) bool { return true })
 }
 
 func canonical(src []byte, accept func([]byte) bool) ([]byte, error) {
@@ -46,11 +46,6 @@ func canonical(src []byte, accept func([]byte) bool) ([]byte, error) {
 		return nil, syntax(src, err)
 	}
 	return v, nil
-}
-
-func finite(raw []byte) bool {
-	f, err := strconv.ParseFloat(string(raw), 64)
-	return err == nil && !math.IsInf(f, 0)
 }
 
 // exact reports whether raw keeps its decimal value in canonical form.

@@ -8,9 +8,10 @@
 //
 // Invariants:
 //
-//	J1  A text that any function here accepts is one JSON value in valid UTF-8
-//	    without byte order mark, duplicate names, lone surrogates, U+0000, more
-//	    than the allowed nesting or more than the allowed bytes.
+//	J1  A text that any function here but [Envelope] accepts is one JSON value
+//	    in valid UTF-8 without byte order mark, duplicate names, lone surrogates,
+//	    U+0000, numbers beyond a double, more than the allowed nesting or more
+//	    than the allowed bytes.
 //	J2  Names are compared as decoded strings, case-sensitively.
 //	J3  No number is rounded: it stays text, or it is refused.
 //	J4  Offsets are byte offsets into the text that was passed in.
@@ -21,6 +22,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -61,7 +63,7 @@ var (
 	ErrDuplicate = errors.New("duplicate member name")
 	ErrDepth     = errors.New("nested too deeply")
 	ErrSize      = errors.New("too large")
-	ErrNumber    = errors.New("number is not exact as an IEEE 754 double")
+	ErrNumber    = errors.New("number is beyond the range of an IEEE 754 double, or not exact as one")
 	ErrUnknown   = errors.New("unknown member")
 	ErrType      = errors.New("wrong type")
 )
@@ -117,7 +119,7 @@ func CheckLimits(src []byte, l Limits) error {
 	if err := checkBytes(src, l); err != nil {
 		return err
 	}
-	if err := checkNesting(src, l); err != nil {
+	if err := checkTokens(src, l, false); err != nil {
 		return err
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(src))
@@ -142,7 +144,7 @@ func scan(src []byte, l Limits, see func(event) error) error {
 	if err := checkBytes(src, l); err != nil {
 		return err
 	}
-	if err := checkNesting(src, l); err != nil {
+	if err := checkTokens(src, l, false); err != nil {
 		return err
 	}
 	// A bytes.Buffer is read in place, without a copy.
@@ -177,31 +179,21 @@ func checkBytes(src []byte, l Limits) error {
 	if i := bytes.IndexByte(src, 0); i >= 0 {
 		return refuse(src, i, ErrNUL, "")
 	}
-	if utf8.Valid(src) {
-		return nil
-	}
-	at := 0
-	for at < len(src) {
-		r, n := utf8.DecodeRune(src[at:])
-		if r == utf8.RuneError && n <= 1 {
-			break
-		}
-		at += n
-	}
-	return refuse(src, at, ErrUTF8, "")
+	return checkUTF8(src)
 }
 
-// checkNesting looks for deep nesting and escaped NULs. It follows strings and
-// brackets only: of a text that is JSON it knows both exactly, and of any other
-// it may know neither, which the decoder then refuses.
-func checkNesting(src []byte, l Limits) error {
+// checkTokens looks for deep nesting and, unless lax, for escaped NULs and for
+// numbers beyond a double. It follows strings, brackets and numbers only: of a
+// text that is JSON it knows them exactly, and any other is the decoder's to
+// refuse.
+func checkTokens(src []byte, l Limits, lax bool) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(src); i++ {
 		switch c := src[i]; {
 		case c == '"':
 			quoted = !quoted
 		case quoted && c == '\\':
-			if bytes.HasPrefix(src[i:], []byte(`\u0000`)) {
+			if !lax && bytes.HasPrefix(src[i:], []byte(`\u0000`)) {
 				return refuse(src, i, ErrNUL, "")
 			}
 			i++
@@ -212,9 +204,35 @@ func checkNesting(src []byte, l Limits) error {
 			}
 		case c == '}' || c == ']':
 			depth--
+		case !lax && (c == '-' || c >= '0' && c <= '9'):
+			n := numberLen(src[i:])
+			if !inRange(src[i : i+n]) {
+				return refuse(src, i, ErrNumber, clip(string(src[i:i+n])))
+			}
+			i += n - 1
 		}
 	}
 	return nil
+}
+
+// numberLen returns how many bytes at the start of b can be in a number.
+func numberLen(b []byte) int {
+	for i, c := range b {
+		if (c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '-' && c != '+' {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// inRange reports whether a number is within the range of a double. One that
+// is none is the decoder's to refuse.
+func inRange(raw []byte) bool {
+	if len(raw) <= 300 && bytes.IndexByte(raw, 'e') < 0 && bytes.IndexByte(raw, 'E') < 0 {
+		return true
+	}
+	_, err := strconv.ParseFloat(string(raw), 64)
+	return !errors.Is(err, strconv.ErrRange)
 }
 
 func next(d *jsontext.Decoder, src []byte) (event, error) {

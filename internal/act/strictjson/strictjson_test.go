@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"strconv"
@@ -81,6 +82,7 @@ func TestBounds(t *testing.T) {
 		{bytes.Repeat([]byte("["), 1<<20), Limits{}, ErrDepth},
 		{bytes.Repeat([]byte(`{"a":`), 1<<20), Limits{}, ErrDepth},
 		{bytes.Repeat([]byte(" "), MaxSize+1), Limits{}, ErrSize},
+		{bytes.Repeat([]byte("9"), 400), Limits{}, ErrNumber},
 		{[]byte(`"12345"`), Limits{Size: 6}, ErrSize},
 		{[]byte(`"12345"`), Limits{Size: 7}, nil},
 	} {
@@ -94,9 +96,9 @@ func TestBounds(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	got, err := Decode([]byte(`{"a":[1.50,-0,1e400,12345678901234567890],"b":{"c":"\u00e9\n","":null},"d":[],"e":{},"f":[true,false]}`))
+	got, err := Decode([]byte(`{"a":[1.50,-0,1e300,12345678901234567890],"b":{"c":"\u00e9\n","":null},"d":[],"e":{},"f":[true,false]}`))
 	want := map[string]any{
-		"a": []any{Number("1.50"), Number("-0"), Number("1e400"), Number("12345678901234567890")},
+		"a": []any{Number("1.50"), Number("-0"), Number("1e300"), Number("12345678901234567890")},
 		"b": map[string]any{"c": "é\n", "": nil},
 		"d": []any{}, "e": map[string]any{}, "f": []any{true, false},
 	}
@@ -131,7 +133,7 @@ func TestUnmarshal(t *testing.T) {
 		}
 	})
 	var v outer
-	if err := Unmarshal([]byte(`{"limit": 1e999, "raw": [1, 2]}`), &v); err != nil || v.Limit != "1e999" || string(v.Raw) != "[1, 2]" {
+	if err := Unmarshal([]byte(`{"limit": 1.50, "raw": [1, 2]}`), &v); err != nil || v.Limit != "1.50" || string(v.Raw) != "[1, 2]" {
 		t.Errorf("exact fields: %+v, %v", v, err)
 	}
 }
@@ -144,6 +146,9 @@ func FuzzCheck(f *testing.F) {
 		ours, err := Decode(src)
 		if (err == nil) != (Check(src) == nil) {
 			t.Fatalf("Decode(%q): %v", src, err)
+		}
+		if _, merr := Envelope(src, Limits{}); merr == nil && !json.Valid(src) || err == nil && (merr == nil) != (bytes.TrimSpace(src)[0] == '{') && !errors.Is(merr, ErrSize) {
+			t.Fatalf("Envelope(%q): %v", src, merr)
 		}
 		if IsCanonical(src) && err != nil {
 			t.Fatalf("IsCanonical(%q), but %v", src, err)
@@ -188,4 +193,31 @@ func numbers(v any) any {
 		}
 	}
 	return v
+}
+
+func TestMembers(t *testing.T) {
+	rows(t, "testdata/members.txt", func(line int, texts, words []string) {
+		for i, read := range []func([]byte, Limits) ([]Member, error){Members, Envelope} {
+			ms, err := read([]byte(texts[0]), Limits{Depth: 3})
+			got := ""
+			for _, m := range ms {
+				got += m.Name + "=" + texts[0][m.Start:m.End] + " "
+			}
+			want := words[i]
+			if reason := reasons[want]; reason != nil && !errors.Is(err, reason) || reason == nil && (err != nil || got != texts[1]) {
+				t.Errorf("line %d: %s: %q, %v; want %s", line, texts[0], got, err, want)
+			}
+		}
+	})
+	var wide bytes.Buffer
+	for i := range 65 {
+		fmt.Fprintf(&wide, ",\"%d\":0", i)
+	}
+	src := append(append([]byte("{"), wide.Bytes()[1:]...), '}')
+	if _, err := Envelope(src, Limits{}); !errors.Is(err, ErrSize) {
+		t.Errorf("65 members: %v", err)
+	}
+	if ms, err := Members(src, Limits{}); len(ms) != 65 || err != nil {
+		t.Errorf("65 members: %v", err)
+	}
 }

@@ -1,0 +1,114 @@
+package strictjson
+
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Member is one member of an object: its decoded name, whether that was
+// written with escapes, and src[Start:End], its value.
+type Member struct {
+	Name       string
+	Escaped    bool
+	Start, End int
+}
+
+// maxMembers bounds an envelope, whose names are compared one by one.
+const maxMembers = 64
+
+// Members checks src, which must be one object, and returns its members in
+// their order.
+func Members(src []byte, l Limits) ([]Member, error) {
+	if err := CheckLimits(src, l); err != nil {
+		return nil, err
+	}
+	return members(src, false)
+}
+
+// Envelope is [Members] for texts whose inner values are not to be judged: the
+// whole must be JSON in UTF-8 within the limits, and the names of src itself
+// must differ and be at most 64; but within the values, duplicate names, lone
+// surrogates, U+0000 and large numbers pass.
+func Envelope(src []byte, l Limits) ([]Member, error) {
+	l = l.orDefault()
+	if err := checkBytes(src, l); err != nil {
+		return nil, err
+	}
+	if err := checkTokens(src, l, true); err != nil {
+		return nil, err
+	}
+	return members(src, true)
+}
+
+func members(src []byte, lax bool) ([]Member, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(src), jsontext.AllowDuplicateNames(lax), jsontext.AllowInvalidUTF8(lax))
+	if d.PeekKind() != '{' {
+		if _, err := d.ReadValue(); err != nil {
+			return nil, syntax(src, err)
+		}
+		return nil, refuse(src, 0, ErrType, "an object was expected")
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, syntax(src, err)
+	}
+	out := make([]Member, 0, 8)
+	for d.PeekKind() != '}' {
+		m, err := member(d, src)
+		if err != nil {
+			return nil, err
+		}
+		for i := range out {
+			if lax && out[i].Name == m.Name {
+				return nil, refuse(src, m.Start, ErrDuplicate, fmt.Sprintf("%q", clip(m.Name)))
+			}
+		}
+		if out = append(out, m); lax && len(out) > maxMembers {
+			return nil, refuse(src, m.Start, ErrSize, fmt.Sprintf("more than %d members", maxMembers))
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, syntax(src, err)
+	}
+	if err := checkEnd(src, int(d.InputOffset())); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func member(d *jsontext.Decoder, src []byte) (Member, error) {
+	raw, err := d.ReadValue()
+	if err != nil {
+		return Member{}, syntax(src, err)
+	}
+	at := int(d.InputOffset()) - len(raw)
+	m := Member{Escaped: bytes.IndexByte(raw, '\\') >= 0}
+	if m.Name, err = Text(raw); err != nil {
+		return Member{}, refuse(src, at, ErrSyntax, "in a member name")
+	}
+	value, err := d.ReadValue()
+	if err != nil {
+		return Member{}, syntax(src, err)
+	}
+	m.End = int(d.InputOffset())
+	m.Start = m.End - len(value)
+	return m, nil
+}
+
+// checkUTF8 returns where src stops being UTF-8.
+func checkUTF8(src []byte) error {
+	if utf8.Valid(src) {
+		return nil
+	}
+	at := 0
+	for at < len(src) {
+		r, n := utf8.DecodeRune(src[at:])
+		if r == utf8.RuneError && n <= 1 {
+			break
+		}
+		at += n
+	}
+	return refuse(src, at, ErrUTF8, "")
+}
