@@ -1,0 +1,294 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A Profile says what a box is for, and so how much it may use where the Spec does
+// not say.
+type Profile string
+
+// The profiles. The zero Profile is ProfileCommand.
+const (
+	ProfileCommand Profile = "command" // one command that an agent asked for
+	ProfileAgent   Profile = "agent"   // an agent and all it starts
+	ProfileServer  Profile = "server"  // a tool server
+	ProfileCode    Profile = "code"    // the interpreter of model-written code
+)
+
+// A Mode says what a box may do with a path.
+type Mode string
+
+// The modes. The zero Mode keeps the path out of the box.
+const (
+	NoAccess  Mode = ""
+	ReadOnly  Mode = "ro"
+	ReadWrite Mode = "rw"
+)
+
+// A Network says what a box can connect to.
+type Network string
+
+// The networks. The zero Network has no way out and no way in.
+const (
+	NetworkNone   Network = ""       // no socket that leads out of the box
+	NetworkEgress Network = "egress" // the socket Spec.Egress and nothing else
+)
+
+// A Workspace is the directory a box works in. The zero Workspace is none.
+type Workspace struct {
+	Path string // absolute; the same inside and outside
+	Mode Mode
+}
+
+// A Spec says what a box may see and do. Paths are absolute, clean, and the same
+// inside the box as outside; those that do not exist when the box is built are an
+// error. Symbolic links in them are resolved by the tier, once, when it builds.
+type Spec struct {
+	// Argv is the program and its arguments. Argv[0] is the absolute path of the
+	// program: no search path applies. The tier makes the program and the
+	// libraries that it needs visible.
+	Argv []string
+	// Env is the whole environment, "KEY=value".
+	Env []string
+	// Dir is the working directory; "" is that of the workspace, or "/".
+	Dir       string
+	Workspace Workspace
+	ReadOnly  []string // files and trees that may be read and executed
+	ReadWrite []string // files and trees that may be read and changed
+	// Held are paths within what is writable that can be neither changed nor
+	// replaced nor moved, nor can their parents be; a held path that does not
+	// exist cannot be made.
+	Held    []string
+	Network Network
+	// Egress is the path of the Unix socket of our way out. Required with
+	// NetworkEgress, refused without.
+	Egress  string
+	Profile Profile
+	Limits  Limits
+	// Files are handed to the program as descriptors 3, 4, …: the channels of
+	// our own that no other layer need allow. They stay open in the caller.
+	Files []*os.File
+}
+
+// Unlimited, in a Limits, lifts what the profile would set. It must be said.
+const Unlimited = -1
+
+// Limits bound what a box may use. A zero member takes what the profile sets (see
+// [Spec.Bounds]); Unlimited lifts it.
+type Limits struct {
+	Wall         time.Duration // from start; then the whole tree is killed
+	CPU          time.Duration // of processor time, each process
+	AddressSpace int64         // bytes, each process
+	Memory       int64         // bytes, the whole box
+	Output       int64         // bytes of standard output, and again of standard error; applied by who reads: [Run], [Cap]
+	Descriptors  int           // each process
+	Processes    int           // the whole box
+}
+
+// defaults is the table of DESIGN §7. The figures of ProfileCommand are those of
+// the first document that the system answers to. What stands at zero has no
+// default.
+var defaults = map[Profile]Limits{
+	ProfileCommand: {
+		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20,
+		Output: 1 << 20, Descriptors: 64, Processes: 64,
+	},
+	ProfileAgent:  {},
+	ProfileServer: {Memory: 1 << 30, Descriptors: 256},
+	ProfileCode:   {Wall: 30 * time.Second, Memory: 512 << 20, Output: 1 << 20, Descriptors: 64},
+}
+
+// Bounds returns the limits of a box made from s: those of s where they are set,
+// else those of its profile, else Unlimited. No member is zero.
+func (s Spec) Bounds() Limits {
+	d := defaults[s.profile()]
+	l := s.Limits
+	return Limits{
+		Wall:         pick(l.Wall, d.Wall),
+		CPU:          pick(l.CPU, d.CPU),
+		AddressSpace: pick(l.AddressSpace, d.AddressSpace),
+		Memory:       pick(l.Memory, d.Memory),
+		Output:       pick(l.Output, d.Output),
+		Descriptors:  pick(l.Descriptors, d.Descriptors),
+		Processes:    pick(l.Processes, d.Processes),
+	}
+}
+
+func pick[T ~int | ~int64](set, byProfile T) T {
+	switch {
+	case set != 0:
+		return set
+	case byProfile != 0:
+		return byProfile
+	}
+	return Unlimited
+}
+
+func (s Spec) profile() Profile {
+	if s.Profile == "" {
+		return ProfileCommand
+	}
+	return s.Profile
+}
+
+// WorkingDir returns the directory that the program starts in.
+func (s Spec) WorkingDir() string {
+	switch {
+	case s.Dir != "":
+		return s.Dir
+	case s.Workspace.Path != "" && s.Workspace.Mode != NoAccess:
+		return s.Workspace.Path
+	}
+	return string(filepath.Separator)
+}
+
+// What a Spec may hold at most: more than any kernel or any use of ours takes.
+const (
+	maxWords = 4096    // arguments, and again variables
+	maxBytes = 1 << 20 // of arguments and environment together
+	maxPaths = 1024    // in each list
+	maxPath  = 4096    // bytes of one path
+	maxFiles = 64
+)
+
+// Validate reports the first thing in s that no tier may accept. Every Start
+// calls it.
+func (s Spec) Validate() error {
+	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkLimits} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Spec) checkProgram() error {
+	if len(s.Argv) == 0 {
+		return errors.New("spec: no program")
+	}
+	if err := checkPath("program", s.Argv[0]); err != nil {
+		return err
+	}
+	if len(s.Argv) > maxWords || size(s.Argv)+size(s.Env) > maxBytes {
+		return fmt.Errorf("spec: arguments and environment exceed %d words or %d bytes", maxWords, maxBytes)
+	}
+	for i, a := range s.Argv {
+		if strings.IndexByte(a, 0) >= 0 {
+			return fmt.Errorf("spec: argument %d holds a NUL", i)
+		}
+	}
+	if len(s.Files) > maxFiles {
+		return fmt.Errorf("spec: %d files, at most %d", len(s.Files), maxFiles)
+	}
+	for i, f := range s.Files {
+		if f == nil {
+			return fmt.Errorf("spec: file %d is nil", i)
+		}
+	}
+	return nil
+}
+
+func size(words []string) int {
+	n := 0
+	for _, w := range words {
+		n += len(w) + 1
+	}
+	return n
+}
+
+func (s Spec) checkEnv() error {
+	if len(s.Env) > maxWords {
+		return fmt.Errorf("spec: %d variables, at most %d", len(s.Env), maxWords)
+	}
+	seen := map[string]bool{}
+	for _, e := range s.Env {
+		k, _, ok := strings.Cut(e, "=")
+		switch {
+		case !ok || k == "":
+			return fmt.Errorf("spec: variable %q is not KEY=value", e)
+		case strings.IndexByte(e, 0) >= 0:
+			return fmt.Errorf("spec: variable %q holds a NUL", k)
+		case seen[k]:
+			return fmt.Errorf("spec: variable %q is set twice", k)
+		}
+		seen[k] = true
+	}
+	return nil
+}
+
+func (s Spec) checkPaths() error {
+	if s.Dir != "" {
+		if err := checkPath("working directory", s.Dir); err != nil {
+			return err
+		}
+	}
+	switch s.Workspace.Mode {
+	case NoAccess:
+	case ReadOnly, ReadWrite:
+		if err := checkPath("workspace", s.Workspace.Path); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("spec: workspace mode %q is none of \"\", \"ro\", \"rw\"", s.Workspace.Mode)
+	}
+	for what, list := range map[string][]string{"readable path": s.ReadOnly, "writable path": s.ReadWrite, "held path": s.Held} {
+		if len(list) > maxPaths {
+			return fmt.Errorf("spec: %d times %s, at most %d", len(list), what, maxPaths)
+		}
+		for _, p := range list {
+			if err := checkPath(what, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkPath(what, p string) error {
+	switch {
+	case strings.IndexByte(p, 0) >= 0:
+		return fmt.Errorf("spec: %s %q holds a NUL", what, p)
+	case len(p) > maxPath:
+		return fmt.Errorf("spec: %s has %d bytes, at most %d", what, len(p), maxPath)
+	case !filepath.IsAbs(p):
+		return fmt.Errorf("spec: %s %q is not absolute", what, p)
+	case filepath.Clean(p) != p:
+		return fmt.Errorf("spec: %s %q is not clean; it would be %s", what, p, filepath.Clean(p))
+	}
+	return nil
+}
+
+func (s Spec) checkNetwork() error {
+	switch s.Network {
+	case NetworkNone:
+		if s.Egress != "" {
+			return errors.New("spec: a way out is given, but no network is asked for")
+		}
+		return nil
+	case NetworkEgress:
+		return checkPath("way out", s.Egress)
+	}
+	return fmt.Errorf("spec: network %q is none of \"\", \"egress\"", s.Network)
+}
+
+func (s Spec) checkLimits() error {
+	if _, ok := defaults[s.profile()]; !ok {
+		return fmt.Errorf("spec: profile %q is none of command, agent, server, code", s.Profile)
+	}
+	l := s.Limits
+	for what, v := range map[string]int64{
+		"wall": int64(l.Wall), "cpu": int64(l.CPU), "address space": l.AddressSpace, "memory": l.Memory,
+		"output": l.Output, "descriptors": int64(l.Descriptors), "processes": int64(l.Processes),
+	} {
+		if v < Unlimited {
+			return fmt.Errorf("spec: limit of %s is %d", what, v)
+		}
+	}
+	return nil
+}
