@@ -1,0 +1,154 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+
+	"ringfence/internal/act"
+)
+
+// fake is an engine that keeps just enough to be asked about.
+type fake struct {
+	mu       sync.Mutex
+	sessions map[string]string // id → token
+	gone     [][]string
+	requests []act.Request
+	outcomes []act.Outcome
+	answered map[string]Choice
+	events   []QuestionEvent
+	entries  int
+	export   []byte
+	decide   func(ctx context.Context, r act.Request) (act.Ticket, error)
+}
+
+func newFake() *fake {
+	return &fake{sessions: map[string]string{}, answered: map[string]Choice{}}
+}
+
+func (f *fake) OpenSession(_ context.Context, _ Caller, r OpenRequest) (Opened, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.Principal == "" {
+		return Opened{}, Errorf(CodeBadRequest, "no principal")
+	}
+	id := fmt.Sprintf("s-%d", len(f.sessions)+1)
+	f.sessions[id] = "token-" + id
+	return Opened{Session: id, Token: f.sessions[id], Principal: r.Principal, PolicyHash: "p"}, nil
+}
+
+func (f *fake) ResumeSession(_ context.Context, _ Caller, id, token string) (Opened, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if want, ok := f.sessions[id]; !ok || token != want {
+		return Opened{}, ErrNoSession
+	}
+	return Opened{Session: id, Token: token, PolicyHash: "p"}, nil
+}
+
+func (f *fake) CloseSession(_ context.Context, _ Caller, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.sessions, id)
+	return nil
+}
+
+func (f *fake) Gone(_ Caller, owned []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gone = append(f.gone, owned)
+}
+
+func (f *fake) Decide(ctx context.Context, _ Caller, r act.Request) (act.Ticket, error) {
+	if f.decide != nil {
+		return f.decide(ctx, r)
+	}
+	f.mu.Lock()
+	f.requests = append(f.requests, r)
+	f.mu.Unlock()
+	return act.Ticket{ID: r.Session + "/1", Session: r.Session, Verb: r.Verb, Tool: r.Tool, Verdict: act.Allow, Bytes: r.Args}, nil
+}
+
+func (f *fake) Finish(_ context.Context, _ Caller, _, _ string, o act.Outcome) (act.Reply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.outcomes = append(f.outcomes, o)
+	return act.Reply{Body: bytes.ToUpper(o.Body), Labels: []act.Label{act.LabelUntrusted}, Redacted: 1, Note: o.Error}, nil
+}
+
+func (f *fake) Questions(context.Context, Caller) ([]Question, error) {
+	return []Question{{ID: "q1"}, {ID: "q2"}}, nil
+}
+
+func (f *fake) Question(_ context.Context, _ Caller, id string) (Question, error) {
+	if id != "q1" {
+		return Question{}, fmt.Errorf("looking: %w", ErrNotFound)
+	}
+	return Question{ID: id, Mark: 7}, nil
+}
+
+func (f *fake) AnswerQuestion(_ context.Context, _ Caller, id string, c Choice) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answered[id] = c
+	return nil
+}
+
+func (f *fake) WatchQuestions(ctx context.Context, _ Caller, send func(QuestionEvent) error) error {
+	for _, e := range f.events {
+		if err := send(e); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (f *fake) ToolsList(_ context.Context, _ Caller, q ToolQuery) ([]ToolPin, error) {
+	return []ToolPin{{Server: q.Server, Status: "proposed"}}, nil
+}
+
+func (f *fake) ToolsReview(_ context.Context, _ Caller, q ToolQuery) ([]ToolPin, error) {
+	return []ToolPin{{Server: q.Server, Diff: "+x"}}, nil
+}
+
+func (f *fake) ToolsPin(_ context.Context, _ Caller, r PinRequest) (ToolPin, error) {
+	return ToolPin{Server: r.Server, Tool: r.Tool, Hash: r.Hash, Status: "approved"}, nil
+}
+
+func (f *fake) LedgerEntries(_ context.Context, _ Caller, q LedgerQuery, send func(json.RawMessage) error) error {
+	for i := range f.entries {
+		if err := send(fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+			return err
+		}
+	}
+	if q.Kind == "broken" {
+		return Errorf(CodeUnavailable, "the disk is gone")
+	}
+	return nil
+}
+
+func (f *fake) LedgerExport(_ context.Context, _ Caller, _ string, w io.Writer) error {
+	_, err := w.Write(f.export)
+	return err
+}
+
+func (f *fake) LedgerVerify(context.Context, Caller) (Verification, error) {
+	return Verification{Status: "valid", Entries: 3}, nil
+}
+
+func (f *fake) LedgerSessions(context.Context, Caller) ([]SessionInfo, error) {
+	return []SessionInfo{{ID: "s-1"}}, nil
+}
+
+func (f *fake) Status(context.Context, Caller) (Status, error) { return Status{Sessions: 2}, nil }
+
+func (f *fake) Stop(_ context.Context, _ Caller, force bool) error {
+	if !force {
+		return Errorf(CodeRefused, "a session is open")
+	}
+	return nil
+}

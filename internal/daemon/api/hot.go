@@ -1,0 +1,304 @@
+package api
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"ringfence/internal/act"
+)
+
+// parseHeader reads a header. Unknown members are refused.
+func parseHeader(head []byte) (h header, err error) {
+	c := &cursor{b: head}
+	err = c.object(func(name string) (err error) {
+		switch name {
+		case "id":
+			var n int64
+			n, err = c.number()
+			h.ID = uint64(n)
+		case "method":
+			h.Method, err = c.str()
+		case "params":
+			h.Params, err = c.raw()
+		case "result":
+			h.Result, err = c.raw()
+		case "more":
+			h.More, err = c.boolean()
+		case "error":
+			var raw []byte
+			if raw, err = c.raw(); err == nil {
+				err = decode(raw, &h.Error)
+			}
+		default:
+			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.end()
+	}
+	return h, err
+}
+
+func appendID(b []byte, id uint64) []byte {
+	return strconv.AppendUint(append(b, `{"id":`...), id, 10)
+}
+
+func encodeDecide(id uint64, p decideParams) ([]byte, error) {
+	if err := representable(p.Direct); err != nil {
+		return nil, err
+	}
+	b := appendID(make([]byte, 0, 256), id)
+	b = append(b, `,"method":"decide","params":{`...)
+	b = appendField(b, "session", p.Session)
+	b = appendField(b, "verb", string(p.Verb))
+	b = appendField(b, "tool", p.Tool)
+	b = appendEffects(b, "direct", p.Direct)
+	return append(closeList(b, '}'), '}'), nil
+}
+
+// representable refuses resources whose text JSON cannot carry: what one side
+// decides would not be what the other does.
+func representable(effects []act.Effect) error {
+	for _, e := range effects {
+		if !utf8.ValidString(e.Resource.Text) {
+			return Errorf(CodeBadRequest, "the %s %q is not valid UTF-8", e.Resource.Type, e.Resource.Text)
+		}
+	}
+	return nil
+}
+
+func decodeDecide(raw []byte) (p decideParams, err error) {
+	c := &cursor{b: raw}
+	err = c.object(func(name string) (err error) {
+		switch name {
+		case "session":
+			p.Session, err = c.str()
+		case "verb":
+			var s string
+			s, err = c.str()
+			p.Verb = act.Verb(s)
+		case "tool":
+			p.Tool, err = c.str()
+		case "direct":
+			p.Direct, err = c.effects()
+		default:
+			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.end()
+	}
+	return p, err
+}
+
+func encodeFinish(id uint64, p finishParams) []byte {
+	b := appendID(make([]byte, 0, 128), id)
+	b = append(b, `,"method":"finish","params":{`...)
+	b = appendField(b, "session", p.Session)
+	b = appendField(b, "ticket", p.Ticket)
+	b = appendField(b, "error", p.Error)
+	return append(closeList(b, '}'), '}')
+}
+
+// encodeTicket writes t as its JSON form, which leaves out Bytes.
+func encodeTicket(t act.Ticket) ([]byte, error) {
+	if err := representable(t.Effects); err != nil {
+		return nil, err
+	}
+	b := append(make([]byte, 0, 512), '{')
+	b = append(appendString(append(b, `"id":`...), t.ID), ',')
+	b = append(appendString(append(b, `"session":`...), t.Session), ',')
+	b = append(appendString(append(b, `"verb":`...), string(t.Verb)), ',')
+	b = appendField(b, "tool", t.Tool)
+	b = appendField(b, "verdict", t.Verdict.String())
+	b = appendField(b, "code", string(t.Code))
+	b = appendStrings(b, "rules", t.Rules)
+	b = appendField(b, "reason", t.Reason)
+	b = appendEffects(b, "effects", t.Effects)
+	if len(t.Filter.LeaveOut) > 0 {
+		b = append(b, `"filter":{`...)
+		b = append(closeList(appendStrings(b, "leave_out", t.Filter.LeaveOut), '}'), ',')
+	}
+	return closeList(b, '}'), nil
+}
+
+// decodeTicket reads a ticket, all but its Bytes. What it does not understand is
+// an error, and with it the ticket denies.
+func decodeTicket(raw []byte) (act.Ticket, error) {
+	var t act.Ticket
+	c := &cursor{b: raw}
+	err := c.object(func(name string) error { return c.ticketField(&t, name) })
+	if err == nil {
+		err = c.end()
+	}
+	if err != nil {
+		return act.Ticket{}, err
+	}
+	return t, nil
+}
+
+func (c *cursor) ticketField(t *act.Ticket, name string) (err error) {
+	var s string
+	switch name {
+	case "id":
+		t.ID, err = c.str()
+	case "session":
+		t.Session, err = c.str()
+	case "verb":
+		s, err = c.str()
+		t.Verb = act.Verb(s)
+	case "tool":
+		t.Tool, err = c.str()
+	case "verdict":
+		if s, err = c.str(); err == nil {
+			err = t.Verdict.UnmarshalText([]byte(s))
+		}
+	case "code":
+		s, err = c.str()
+		t.Code = act.Code(s)
+	case "rules":
+		t.Rules, err = c.strs()
+	case "reason":
+		t.Reason, err = c.str()
+	case "effects":
+		t.Effects, err = c.effects()
+	case "filter":
+		err = c.object(func(name string) (err error) {
+			if name != "leave_out" {
+				return fmt.Errorf("%w: unknown filter %q", errHeader, name)
+			}
+			t.Filter.LeaveOut, err = c.strs()
+			return err
+		})
+	default:
+		err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+	}
+	return err
+}
+
+func appendStrings(b []byte, name string, list []string) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = append(append(append(b, '"'), name...), `":`...)
+	return append(appendList(b, list), ',')
+}
+
+func appendList(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for _, s := range list {
+		b = append(appendString(b, s), ',')
+	}
+	return closeList(b, ']')
+}
+
+func appendEffects(b []byte, name string, effects []act.Effect) []byte {
+	if len(effects) == 0 {
+		return b
+	}
+	b = append(append(append(b, '"'), name...), `":[`...)
+	for _, e := range effects {
+		b = append(appendString(append(b, `{"kind":`...), string(e.Kind)), ',')
+		b = appendString(append(b, `"resource":{"type":`...), string(e.Resource.Type))
+		b = append(appendString(append(b, `,"text":`...), e.Resource.Text), ',')
+		b = append(closeList(appendFacts(b, e.Resource.Facts), '}'), ',')
+		if e.Tree {
+			b = append(b, `"tree":true,`...)
+		}
+		b = appendField(b, "group", string(e.Group))
+		b = append(closeList(b, '}'), ',')
+	}
+	return append(closeList(b, ']'), ',')
+}
+
+// appendFacts leaves out facts of a type that no fact has: a policy denies where
+// one is missing.
+func appendFacts(b []byte, facts map[string]any) []byte {
+	if len(facts) == 0 {
+		return b
+	}
+	b = append(b, `"facts":{`...)
+	for name, v := range facts {
+		mark := len(b)
+		b = append(appendString(b, name), ':')
+		switch v := v.(type) {
+		case string:
+			b = appendString(b, v)
+		case int64:
+			b = strconv.AppendInt(b, v, 10)
+		case bool:
+			b = strconv.AppendBool(b, v)
+		case []string:
+			b = appendList(b, v)
+		default:
+			b = b[:mark]
+			continue
+		}
+		b = append(b, ',')
+	}
+	return append(closeList(b, '}'), ',')
+}
+
+func (c *cursor) effects() (list []act.Effect, err error) {
+	err = c.array(func() error {
+		var e act.Effect
+		err := c.object(func(name string) error { return c.effectField(&e, name) })
+		list = append(list, e)
+		return err
+	})
+	return list, err
+}
+
+func (c *cursor) effectField(e *act.Effect, name string) (err error) {
+	var s string
+	switch name {
+	case "kind":
+		s, err = c.str()
+		e.Kind = act.Kind(s)
+	case "tree":
+		e.Tree, err = c.boolean()
+	case "group":
+		s, err = c.str()
+		e.Group = act.Group(s)
+	case "resource":
+		err = c.object(func(name string) (err error) {
+			switch name {
+			case "type":
+				s, err = c.str()
+				e.Resource.Type = act.ResourceType(s)
+			case "text":
+				e.Resource.Text, err = c.str()
+			case "facts":
+				e.Resource.Facts, err = c.facts()
+			default:
+				err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+			}
+			return err
+		})
+	default:
+		err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+	}
+	return err
+}
+
+// facts reads facts with the types they have: string, int64, bool, []string.
+func (c *cursor) facts() (map[string]any, error) {
+	facts := map[string]any{}
+	err := c.object(func(name string) (err error) {
+		switch c.peek() {
+		case '"':
+			facts[name], err = c.str()
+		case 't', 'f':
+			facts[name], err = c.boolean()
+		case '[':
+			facts[name], err = c.strs()
+		default:
+			facts[name], err = c.number()
+		}
+		return err
+	})
+	return facts, err
+}

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"ringfence/internal/sys/ipc"
+)
+
+// ServerOptions configure a [Server]. The zero value is valid.
+type ServerOptions struct {
+	Home    string // told to clients
+	Program string // version of the program, told to clients
+	// MaxConns bounds connections. Default 256.
+	MaxConns int
+	// MaxInFlight bounds the requests of one connection that have no reply yet.
+	// Default 256.
+	MaxInFlight int
+	// MaxBytes bounds the bodies of those requests together. Default 128 MiB.
+	MaxBytes int
+	// Log is told of connections that broke the protocol. Default: nobody is.
+	Log func(error)
+}
+
+// A Server serves one [Handler] on any number of connections.
+type Server struct {
+	opts    ServerOptions
+	handler Handler
+
+	last  atomic.Uint64 // number of the newest connection
+	conns atomic.Int64
+
+	handover sync.Mutex // so that a session is never given away and reported gone at once; before mu
+
+	mu     sync.Mutex
+	owners map[string]*serverConn // the connection that owns a session
+}
+
+// NewServer returns a server for h.
+func NewServer(h Handler, o ServerOptions) *Server {
+	if o.MaxConns <= 0 {
+		o.MaxConns = 256
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 256
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 128 << 20
+	}
+	if o.Log == nil {
+		o.Log = func(error) {}
+	}
+	return &Server{opts: o, handler: h, owners: map[string]*serverConn{}}
+}
+
+// Connections returns how many connections are open.
+func (s *Server) Connections() int { return int(s.conns.Load()) }
+
+// Serve accepts connections of this user until ctx ends or l fails, and returns
+// when every connection has ended. It closes l. The error is nil if ctx ended.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return errors.Join(fmt.Errorf("accepting: %w", err), l.Close())
+		}
+		peer, err := admit(nc)
+		if err == nil && s.conns.Load() >= int64(s.opts.MaxConns) {
+			err = fmt.Errorf("too many connections: %d", s.opts.MaxConns)
+		}
+		if err != nil {
+			s.opts.Log(fmt.Errorf("refusing a connection: %w", err))
+			_ = nc.Close()
+			continue
+		}
+		s.conns.Add(1)
+		running.Go(func() {
+			defer s.conns.Add(-1)
+			s.ServeConn(ctx, nc, peer)
+		})
+	}
+}
+
+// admit asks the kernel who connects, and refuses other users. Where the kernel
+// does not tell, the mode of the socket and of its directory decide alone.
+func admit(nc net.Conn) (ipc.Peer, error) {
+	peer, err := ipc.PeerOf(nc)
+	if err != nil {
+		return ipc.Peer{}, err
+	}
+	if peer.HasUID && peer.UID != uint32(os.Geteuid()) {
+		return ipc.Peer{}, fmt.Errorf("the peer is user %d", peer.UID)
+	}
+	return peer, nil
+}
+
+// ServeConn serves one connection until it ends or ctx does, and closes it.
+func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer ipc.Peer) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &serverConn{
+		server: s,
+		caller: Caller{Conn: s.last.Add(1), Peer: peer},
+		out:    writer{nc: nc},
+		ctx:    ctx,
+		flight: map[uint64]*inFlight{},
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	err := c.read(bufio.NewReaderSize(nc, 16<<10))
+	cancel(errConnectionEnded)
+	stop()
+	_ = nc.Close()
+	c.running.Wait()
+	s.gone(c)
+	if err != nil {
+		s.opts.Log(fmt.Errorf("connection %d of process %d: %w", c.caller.Conn, peer.PID, err))
+	}
+}
+
+var errConnectionEnded = errors.New("the connection ended")
+
+// gone ends the ownerships of c and tells the handler.
+func (s *Server) gone(c *serverConn) {
+	s.handover.Lock()
+	defer s.handover.Unlock()
+	if owned := s.disown(c); c.greeted {
+		s.handler.Gone(c.caller, owned)
+	}
+}
+
+// own makes c the owner of session.
+func (s *Server) own(session string, c *serverConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners[session] = c
+}
+
+// owns reports whether c owns session.
+func (s *Server) owns(session string, c *serverConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owners[session] == c
+}
+
+// disown ends every ownership of c and returns the sessions.
+func (s *Server) disown(c *serverConn) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var owned []string
+	for session, o := range s.owners {
+		if o == c {
+			owned = append(owned, session)
+			delete(s.owners, session)
+		}
+	}
+	return owned
+}
+
+// release ends c's ownership of one session.
+func (s *Server) release(session string, c *serverConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owners[session] == c {
+		delete(s.owners, session)
+	}
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+)
+
+// A serverConn is the engine's side of one connection. Its reader is one
+// goroutine; every request has another.
+type serverConn struct {
+	server  *Server
+	caller  Caller
+	out     writer
+	ctx     context.Context
+	running sync.WaitGroup
+	greeted bool // only the reader's
+
+	mu     sync.Mutex
+	flight map[uint64]*inFlight // requests without a final reply
+	bytes  int                  // of their bodies
+}
+
+type inFlight struct {
+	cancel context.CancelFunc
+	bytes  int
+}
+
+var errCancelled = Errorf(CodeCancelled, "cancelled by the client")
+
+// read takes in requests until the connection ends. The error is nil if that
+// was between frames.
+func (c *serverConn) read(r *bufio.Reader) error {
+	for {
+		h, body, err := readHeader(r)
+		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.take(h, body); err != nil {
+			return err
+		}
+	}
+}
+
+// take starts one request. An error ends the connection.
+func (c *serverConn) take(h header, body []byte) error {
+	if !c.greeted {
+		return c.greet(h)
+	}
+	if h.Method == methodCancel {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f := c.flight[h.ID]; f != nil {
+			f.cancel()
+		}
+		return nil
+	}
+	run, ok := methods[h.Method]
+	if !ok {
+		return c.fail(h.ID, Errorf(CodeMethod, "no method %q in this engine (%s)", h.Method, c.server.opts.Program))
+	}
+	ctx, err := c.begin(h.ID, len(body))
+	if err != nil {
+		return c.fail(h.ID, err)
+	}
+	c.running.Go(func() {
+		rq := &request{conn: c, header: h, body: body, ctx: ctx}
+		// Any error of writing has closed the connection, which ends the reader.
+		_ = rq.answer(run)
+	})
+	return nil
+}
+
+// greet answers the first request, which must be a hello of our version.
+func (c *serverConn) greet(h header) error {
+	var p helloParams
+	// Members that another version adds must not hide that it is another.
+	if h.Method != methodHello || json.Unmarshal(h.Params, &p) != nil {
+		return errors.Join(errors.New("no hello"), c.fail(h.ID, Errorf(CodeBadRequest, "a connection begins with hello")))
+	}
+	if p.Version != Version {
+		err := Errorf(CodeVersion, "the engine that runs (process %d, %s) speaks protocol %d and this program %d: stop it with `ringfence daemon stop`, then try again",
+			os.Getpid(), c.server.opts.Program, Version, p.Version)
+		return errors.Join(err, c.fail(h.ID, err))
+	}
+	c.greeted = true
+	hello := Hello{Version: Version, Program: c.server.opts.Program, PID: os.Getpid(), Home: c.server.opts.Home}
+	return c.send(header{ID: h.ID}, hello, nil)
+}
+
+// begin enters a request that is now in flight, within the bounds.
+func (c *serverConn) begin(id uint64, bytes int) (context.Context, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.flight[id] != nil:
+		return nil, Errorf(CodeBadRequest, "request %d is in flight already", id)
+	case len(c.flight) >= c.server.opts.MaxInFlight:
+		return nil, Errorf(CodeBusy, "%d requests are in flight on this connection", len(c.flight))
+	case c.bytes+bytes > c.server.opts.MaxBytes && c.bytes > 0:
+		return nil, Errorf(CodeBusy, "%d bytes are in flight on this connection", c.bytes)
+	}
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	c.flight[id] = &inFlight{cancel: func() { cancel(errCancelled) }, bytes: bytes}
+	c.bytes += bytes
+	return ctx, nil
+}
+
+// end removes a request from the flight. It comes before the final reply is
+// written, so that the id is free when the client sees it.
+func (c *serverConn) end(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.flight[id]; f != nil {
+		f.cancel() // releases the context
+		c.bytes -= f.bytes
+		delete(c.flight, id)
+	}
+}
+
+// fail writes an error reply, which ends the request id.
+func (c *serverConn) fail(id uint64, err error) error {
+	return c.send(header{ID: id, Error: onWire(err)}, nil, nil)
+}
+
+// send writes one reply frame: h, with result unless that is nil or h has one,
+// and body. A final reply that does not fit a frame becomes an error reply.
+func (c *serverConn) send(h header, result any, body []byte) error {
+	var err error
+	if result != nil && h.Result == nil {
+		h.Result, err = json.Marshal(result)
+	}
+	var head []byte
+	if err == nil {
+		head, err = encodeReply(h)
+	}
+	if err == nil && (len(head) > maxHeader || len(body) > maxBody) {
+		err = Errorf(CodeTooLarge, "the reply has %d and %d bytes; at most %d and %d fit", len(head), len(body), maxHeader, maxBody)
+	}
+	switch {
+	case err == nil && h.More:
+		return c.out.frame(head, body, streamStall)
+	case err == nil:
+		return c.out.frame(head, body, writeStall)
+	case h.More || h.Error != nil:
+		return fmt.Errorf("encoding a reply: %w", err)
+	}
+	return c.fail(h.ID, err)
+}
+
+// encodeReply writes the header of a reply, whose Result is JSON already.
+func encodeReply(h header) ([]byte, error) {
+	if h.Error != nil || h.More {
+		return json.Marshal(h)
+	}
+	b := appendID(make([]byte, 0, len(h.Result)+40), h.ID)
+	b = append(append(b, `,"result":`...), h.Result...)
+	return append(b, '}'), nil
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"ringfence/internal/act"
+)
+
+// A Session is one open session as its client sees it. It is the act.Decider
+// of every transport in this process.
+//
+// When the connection is lost, calls in flight are denied. The next call
+// connects and resumes once with the session's token; while that fails, every
+// call is denied.
+type Session struct {
+	client *Client
+
+	mu     sync.Mutex // held while resuming
+	opened Opened
+	link   *link // the link that owns the session in the engine
+}
+
+var _ act.Decider = (*Session)(nil)
+
+// OpenSession opens a session that this process owns.
+func (c *Client) OpenSession(ctx context.Context, r OpenRequest) (*Session, error) {
+	return c.attach(ctx, methodOpen, r)
+}
+
+// ResumeSession takes over the session with the token that it was opened with.
+// ErrNoSession if it has ended or the token is not its.
+func (c *Client) ResumeSession(ctx context.Context, id, token string) (*Session, error) {
+	return c.attach(ctx, methodResume, sessionParams{Session: id, Token: token})
+}
+
+func (c *Client) attach(ctx context.Context, method string, params any) (*Session, error) {
+	l, err := c.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{client: c, link: l}
+	if err := do(ctx, l, method, params, &s.opened); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Opened returns what the engine said when it opened or last resumed s.
+func (s *Session) Opened() Opened {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened
+}
+
+// Close ends the session for good. It does not resume a lost one: that ends by
+// itself when it is not resumed.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return do(ctx, s.link, methodClose, sessionParams{Session: s.opened.Session}, nil)
+}
+
+// owner returns a link that owns the session, resuming it if the last one has
+// failed.
+func (s *Session) owner(ctx context.Context) (*link, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := s.opened.Session
+	if s.link.failed() == nil {
+		return s.link, id, nil
+	}
+	l, err := s.client.connected(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	var o Opened
+	if err := do(ctx, l, methodResume, sessionParams{Session: id, Token: s.opened.Token}, &o); err != nil {
+		return nil, "", err
+	}
+	o.Session = id
+	if o.Token == "" {
+		o.Token = s.opened.Token
+	}
+	s.opened, s.link = o, l
+	return l, id, nil
+}
+
+// Decide has the engine decide r, whose Session and Principal are those of s
+// whatever it says. On error nothing may happen.
+func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
+	l, id, err := s.owner(ctx)
+	if err != nil {
+		return act.Ticket{}, fmt.Errorf("deciding: %w", err)
+	}
+	p := decideParams{Session: id, Verb: r.Verb, Tool: r.Tool, Direct: r.Direct}
+	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeDecide(n, p) }, r.Args)
+	if err != nil {
+		return act.Ticket{}, fmt.Errorf("deciding: %w", err)
+	}
+	t, err := decodeTicket(got.header.Result)
+	if err != nil {
+		return act.Ticket{}, fmt.Errorf("deciding: reading the ticket: %w", err)
+	}
+	t.Bytes = got.body
+	return t, nil
+}
+
+// Finish hands in the outcome of t and returns what the agent may see of it. On
+// error the outcome must not be shown.
+func (s *Session) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Reply, error) {
+	l, id, err := s.owner(ctx)
+	if err != nil {
+		return act.Reply{}, fmt.Errorf("finishing: %w", err)
+	}
+	p := finishParams{Session: id, Ticket: t.ID, Error: o.Error}
+	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, p), nil }, o.Body)
+	if err != nil {
+		return act.Reply{}, fmt.Errorf("finishing: %w", err)
+	}
+	var reply act.Reply
+	if err := json.Unmarshal(got.header.Result, &reply); err != nil {
+		return act.Reply{}, fmt.Errorf("finishing: reading the reply: %w", err)
+	}
+	reply.Body = got.body
+	return reply, nil
+}
