@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
@@ -17,20 +16,11 @@ func newVersion(s *streams) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version and what it was built from",
 		RunE: func(*cobra.Command, []string) error {
-			type result struct {
+			r := struct {
 				Version  string `json:"version"`
-				Revision string `json:"revision,omitempty"` // of the source, if known
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}
-			r := result{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, set := range info.Settings {
-					if set.Key == "vcs.revision" {
-						r.Revision = set.Value
-					}
-				}
-			}
+			}{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			return s.value(r, func() string {
 				return fmt.Sprintf("ringfence %s (%s, %s)\n", r.Version, r.Go, r.Platform)
 			})

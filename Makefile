@@ -1,0 +1,87 @@
+# Bare "make" prints what there is.
+
+GO      ?= go
+# A checkout that belongs to somebody else is still this checkout.
+GIT     := git -c safe.directory=$(CURDIR)
+VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -X ringfence/internal/cli.version=$(VERSION)
+GOLANGCI := $(GO) tool -modfile=tools/go.mod golangci-lint
+PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64 freebsd/amd64
+
+# T is how long each fuzzer runs.
+T ?= 60s
+
+.DEFAULT_GOAL := help
+.PHONY: help build try test race lint fmt tidy gen tree startup check cross e2e fuzz bench cover golden deps
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## the one binary, bin/ringfence, without cgo
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ringfence ./cmd/ringfence
+
+try: build ## build, and run the demonstration
+	bin/ringfence demo
+
+test: ## all tests; installs what they need, outside the tree
+	scripts/need.sh $(GO) test -timeout 20m ./...
+
+race: ## the same with the race detector (needs a C compiler)
+	CGO_ENABLED=1 scripts/need.sh $(GO) test -race -timeout 40m ./...
+
+e2e: ## the stories with the real binary
+	scripts/need.sh $(GO) test -count=1 -timeout 20m ./test/...
+
+fmt: ## format the tree
+	$(GOLANGCI) fmt ./...
+
+tidy: ## fail if go.mod and go.sum are not what the code needs
+	$(GO) mod tidy -diff
+	$(GO) -C tools mod tidy -diff
+
+lint: ## lints, our own analyzers, scripts; prints what is too long
+	$(GOLANGCI) run ./...
+	$(GO) build -C tools -o ../bin/vet ./vet
+	bin/vet ./...
+	$(GO) -C tools test ./...
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
+	elif [ "$(CI)" = true ]; then echo "lint: shellcheck is missing" >&2; exit 1; \
+	else echo "lint: shellcheck is not installed, so the scripts were NOT checked" >&2; fi
+	@$(GO) test -count=1 -v -run '^TestAdvice$$' . | sed -n 's/^ *tree_test.go:[0-9]*: /advice: /p'
+
+gen: build ## the generated documents and cmd/ringfence/deps.txt
+	rm -rf docs/reference/cli
+	bin/ringfence generate docs/reference >/dev/null
+	$(GO) -C tools run ./house ..
+
+deps: ## the packages in the binary, per platform (a part of gen)
+	$(GO) -C tools run ./house ..
+
+tree: ## the shape of the tree
+	$(GO) test -count=1 .
+
+startup: ## third-party initialisation on the way to --version, at most 3 ms
+	$(GO) test -count=1 -v ./test/startup
+
+cover: ## every statement of policy and gate is run by their own tests
+	scripts/cover.sh ./internal/policy ./internal/gate
+
+check: fmt tidy lint gen tree startup cover ## what must hold before anything else; ends with a clean git status
+	@changed=$$($(GIT) status --porcelain) && if [ -n "$$changed" ]; then \
+		echo "check: these files are not committed as they should be:" >&2; echo "$$changed" >&2; exit 1; fi
+
+cross: ## vet and build for every platform
+	@for p in $(PLATFORMS); do \
+		echo "$$p"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... && \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/ringfence || exit 1; \
+	done
+
+fuzz: ## each fuzzer for T (make fuzz T=60s)
+	scripts/fuzz.sh $(T)
+
+bench: ## the figures of docs/bench.md
+	scripts/need.sh $(GO) test -run '^$$' -bench . -benchmem ./...
+
+golden: ## rewrite expected outputs; review the difference
+	RINGFENCE_TEST_UPDATE=1 $(GO) test -count=1 ./...

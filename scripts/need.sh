@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Usage: scripts/need.sh COMMAND [ARGUMENT…]
+#
+# Installs what the tests need, outside this tree, and runs COMMAND with
+#
+#   RINGFENCE_TEST_NODE_DIR   a directory whose node_modules/.bin holds node (22 or
+#                             newer), the MCP servers and the agents of test/npm
+#
+# What cannot be installed is named before and after COMMAND, with the suites that
+# are skipped for it and how to get it; with CI=true it is an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/ringfence-tests
+missing=()
+
+# apt PACKAGE… installs Debian packages where it may.
+apt() {
+	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+	echo "need: installing $*" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	{ apt-get -q update && apt-get -qy install --no-install-recommends "$@"; } >&2
+}
+
+# command_or_apt COMMAND PACKAGE SUITES
+command_or_apt() {
+	command -v "$1" >/dev/null && return
+	apt "$2" && command -v "$1" >/dev/null && return
+	missing+=("$1 (on Debian: sudo apt-get install $2) for $3")
+	return 1
+}
+
+# node_dir prints the directory of the npm packages, which it fills if need be.
+node_dir() {
+	local key dir temp bin
+	key=$(cat test/npm/package.json test/npm/package-lock.json | cksum | tr ' ' -)
+	dir=$cache/npm-$key
+	if [ ! -e "$dir/complete" ]; then
+		mkdir -p "$cache"
+		temp=$(mktemp -d "$cache/npm.XXXXXXXX")
+		cp test/npm/package.json test/npm/package-lock.json "$temp"
+		echo "need: installing the npm packages of test/npm" >&2
+		# Install scripts are off, because npm 11 asks about them; the one that
+		# matters runs below.
+		if ! (cd "$temp" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2); then
+			rm -rf "$temp"
+			return 1
+		fi
+		bin=$temp/node_modules/.bin
+		[ -e "$bin/node" ] || ln -s "$(command -v node)" "$bin/node"
+		if ! "$bin/node" -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' ||
+			! "$bin/node" "$temp/node_modules/@anthropic-ai/claude-code/install.cjs" >&2; then
+			rm -rf "$temp"
+			return 1
+		fi
+		touch "$temp/complete"
+		if [ -e "$dir" ]; then # another run was faster
+			rm -rf "$temp"
+		else
+			mv "$temp" "$dir"
+		fi
+	fi
+	[ -e "$dir/complete" ] && echo "$dir"
+}
+
+warn() {
+	[ ${#missing[@]} -gt 0 ] || return 0
+	{
+		echo "=================================================================="
+		echo "Some suites are SKIPPED, because something they need is missing:"
+		printf '  - %s\n' "${missing[@]}"
+		echo "=================================================================="
+	} >&2
+}
+
+command_or_apt git git "internal/server/git and test/e2e" || true
+if command_or_apt npm npm "test/e2e (real MCP servers, Claude Code)"; then
+	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then
+		export RINGFENCE_TEST_NODE_DIR
+	else
+		missing+=("the npm packages of test/npm (is the registry in reach?) for test/e2e (real MCP servers, Claude Code)")
+	fi
+fi
+warn
+if [ "${CI:-}" = true ] && [ ${#missing[@]} -gt 0 ]; then
+	echo "need: CI=true, and a skipped suite is a failure" >&2
+	exit 1
+fi
+
+status=0
+"$@" || status=$?
+warn
+exit "$status"
