@@ -57,7 +57,14 @@ func run(root string) error {
 			return err
 		}
 	}
-	return between(filepath.Join(root, "ARCHITECTURE.md"), "layers", drawing(layers))
+	if err := between(filepath.Join(root, "ARCHITECTURE.md"), "layers", drawing(layers)); err != nil {
+		return err
+	}
+	decisions, err := decisionsTable(filepath.Join(root, "docs/decisions"))
+	if err != nil {
+		return err
+	}
+	return between(filepath.Join(root, "docs/decisions/README.md"), "decisions", decisions)
 }
 
 // between replaces what stands in the file between the markers of name.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -99,6 +101,30 @@ func rulesPage(rules [][]string) string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", what, cell(where), cell(why))
 	}
 	return b.String()
+}
+
+// decisionsTable lists the records in dir by their first line, "# 0001 — Title".
+func decisionsTable(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "[0-9]*.md"))
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(files)
+	var b strings.Builder
+	b.WriteString("| # | decision |\n|---|---|\n")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		number, title, ok := strings.Cut(strings.TrimPrefix(first, "# "), " — ")
+		if !ok || !strings.HasPrefix(filepath.Base(file), number+"-") {
+			return "", fmt.Errorf("%s: the first line should be \"# <its number> — <title>\"", file)
+		}
+		fmt.Fprintf(&b, "| [%s](%s) | %s |\n", number, filepath.Base(file), cell(title))
+	}
+	return b.String(), nil
 }
 
 // cell escapes what would end a cell of a table or change its text.
