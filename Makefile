@@ -80,7 +80,7 @@ cross: ## vet and build for every platform
 fuzz: ## each fuzzer for T (make fuzz T=60s)
 	scripts/fuzz.sh $(T)
 
-bench: ## the figures of docs/bench.md
+bench: ## the benchmarks
 	scripts/need.sh $(GO) test -run '^$$' -bench . -benchmem ./...
 
 golden: ## rewrite expected outputs; review the difference

