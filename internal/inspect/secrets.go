@@ -1,0 +1,185 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A Secret is a value that must not be seen.
+type Secret struct {
+	Name  string // shown in place of the value: 1 to 64 of a-z, 0-9, '.', '_', '-'
+	Value []byte // 8 bytes to 16 KiB
+}
+
+// Bounds of a registered secret, and of how many there can be. Below minSecret
+// bytes a value occurs by chance.
+const (
+	minSecret  = 8
+	maxSecret  = 16 << 10
+	maxSecrets = 1024
+)
+
+// ErrSecret says that a value cannot be registered, and why. Rotate it to one
+// that can.
+var ErrSecret = errors.New("secret cannot be looked for")
+
+var nameForm = regexp.MustCompile(`^[a-z0-9._-]{1,64}$`)
+
+// New returns an inspector that knows secrets. The values are copied. The
+// error, ErrSecret, names the secret and not its value.
+func New(secrets []Secret) (*Inspector, error) {
+	if len(secrets) > maxSecrets {
+		return nil, fmt.Errorf("%w: %d of them, at most %d", ErrSecret, len(secrets), maxSecrets)
+	}
+	in := &Inspector{}
+	for _, s := range secrets {
+		switch {
+		case !nameForm.MatchString(s.Name):
+			return nil, fmt.Errorf("%w: name %q: want 1 to 64 of a-z 0-9 . _ -", ErrSecret, s.Name)
+		case len(s.Value) < minSecret || len(s.Value) > maxSecret:
+			return nil, fmt.Errorf("%w: %s has %d bytes, want %d to %d", ErrSecret, s.Name, len(s.Value), minSecret, maxSecret)
+		case bytes.Contains([]byte(`"`+withheld+`"`), s.Value):
+			return nil, fmt.Errorf("%w: %s is part of the text %s", ErrSecret, s.Name, withheld)
+		}
+		for _, f := range forms(s.Value) {
+			in.secrets.insert(f, s.Name)
+		}
+	}
+	in.secrets.finish()
+	return in, nil
+}
+
+// A form is one way in which a secret is written.
+type form struct {
+	text   string
+	base64 bool // the inner part of a base64 text; what touches it belongs to it
+}
+
+// forms returns value as it is and as it is usually encoded: hexadecimal,
+// base64 (both alphabets, at each of the three alignments within a larger
+// text), percent encoding, HTML and JSON escapes.
+func forms(value []byte) []form {
+	v := string(value)
+	fs := []form{{text: v}}
+	add := func(text string) { fs = append(fs, form{text: text}) }
+
+	add(hex.EncodeToString(value))
+	add(strings.ToUpper(hex.EncodeToString(value)))
+	for _, esc := range []string{url.QueryEscape(v), url.PathEscape(v)} {
+		add(esc)
+		add(lowerPercent.ReplaceAllStringFunc(esc, strings.ToLower))
+	}
+	add(html.EscapeString(v))
+	if quoted, err := json.Marshal(v); err == nil {
+		inner := string(quoted[1 : len(quoted)-1])
+		add(inner)
+		bare := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(inner)
+		add(bare)
+		add(strings.ReplaceAll(bare, "/", `\/`))
+	}
+	for shift := range 3 {
+		padded := append(make([]byte, shift), value...)
+		// The characters whose six bits are all the secret's.
+		first, last := (8*shift+5)/6, 8*len(padded)/6
+		fs = append(fs,
+			form{text: base64.RawStdEncoding.EncodeToString(padded)[first:last], base64: true},
+			form{text: base64.RawURLEncoding.EncodeToString(padded)[first:last], base64: true})
+	}
+	return fs
+}
+
+var lowerPercent = regexp.MustCompile(`%[0-9A-F]{2}`)
+
+// A matcher finds any of many patterns of at least minSecret bytes in one pass.
+// It looks at the eight bytes that end at each position: a bit set rejects
+// almost all, a map holds the patterns that end so. A sender who does not know
+// the end of a secret cannot make it do more, so time is linear.
+type matcher struct {
+	bits    []uint64 // 1<<bitsLog bits, nil without patterns
+	endings map[uint64][]pattern
+}
+
+type pattern struct {
+	text   []byte
+	name   string
+	base64 bool
+}
+
+const bitsLog = 16
+
+func ending(b []byte) uint64 { return binary.LittleEndian.Uint64(b[len(b)-minSecret:]) }
+
+// slot spreads an ending over the bit set (Fibonacci hashing).
+func slot(key uint64) uint64 { return key * 0x9e3779b97f4a7c15 >> (64 - bitsLog) }
+
+func (m *matcher) insert(f form, name string) {
+	if m.bits == nil {
+		m.bits = make([]uint64, 1<<bitsLog/64)
+		m.endings = map[uint64][]pattern{}
+	}
+	p := pattern{text: []byte(f.text), name: name, base64: f.base64}
+	key := ending(p.text)
+	if slices.ContainsFunc(m.endings[key], func(o pattern) bool { return bytes.Equal(o.text, p.text) }) {
+		return
+	}
+	m.endings[key] = append(m.endings[key], p)
+	s := slot(key)
+	m.bits[s/64] |= 1 << (s % 64)
+}
+
+// finish orders patterns with one ending so that the longest is found.
+func (m *matcher) finish() {
+	for _, ps := range m.endings {
+		slices.SortFunc(ps, func(a, b pattern) int { return len(b.text) - len(a.text) })
+	}
+}
+
+// find calls found for the longest pattern that ends at each position, until it
+// returns false.
+func (m *matcher) find(text []byte, found func(start, end int, name string) bool) {
+	if m.bits == nil || len(text) < minSecret {
+		return
+	}
+	key := uint64(0)
+	for i, b := range text {
+		key = key>>8 | uint64(b)<<56
+		if s := slot(key); i < minSecret-1 || m.bits[s/64]&(1<<(s%64)) == 0 {
+			continue
+		}
+		for _, p := range m.endings[key] {
+			if !bytes.HasSuffix(text[:i+1], p.text) {
+				continue
+			}
+			start, end := i+1-len(p.text), i+1
+			if p.base64 {
+				start, end = widen(text, start, end)
+			}
+			if !found(start, end, p.name) {
+				return
+			}
+			break
+		}
+	}
+}
+
+// widen takes in the characters around an inner part of a base64 text that hold
+// some bits of the secret, and padding.
+func widen(text []byte, start, end int) (int, int) {
+	for n := 0; n < 2 && start > 0 && is(text[start-1], base64Char); n++ {
+		start--
+	}
+	for n := 0; n < 4 && end < len(text) && is(text[end], base64Char); n++ {
+		end++
+	}
+	return start, end
+}
