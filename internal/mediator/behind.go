@@ -1,0 +1,255 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"ringfence/internal/act"
+)
+
+// healthy is how long an incarnation must live for earlier deaths to be forgotten.
+const healthy = time.Minute
+
+// A server is one entry behind the mediator, through all its incarnations.
+type server struct {
+	cfg   Server
+	o     *Options
+	era   serverEra
+	slots chan struct{}
+
+	// Set by attach, before anything runs.
+	ctx   context.Context //nolint:containedctx // the life of the session, which starts and refreshes outlive calls in
+	owned *sync.WaitGroup
+	front *front
+
+	mu        sync.Mutex
+	link      *link
+	starting  chan struct{} // closed at the end of the start under way; nil if none is
+	since     time.Time     // when the link came up
+	deaths    int           // in a row
+	err       error         // why there is no link; for people, as it may quote the server
+	report    string
+	tools     catalogue
+	refreshes refreshing
+}
+
+func newServer(cfg Server, o *Options) *server {
+	return &server{cfg: cfg, o: o, era: sessions{}, slots: make(chan struct{}, o.InFlight)}
+}
+
+func (s *server) attach(ctx context.Context, owned *sync.WaitGroup, f *front) {
+	s.ctx, s.owned, s.front = ctx, owned, f
+}
+
+func (s *server) state() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := State{Name: s.cfg.Name, Up: s.link != nil && s.link.up(), Report: s.report}
+	if s.err != nil && !st.Up {
+		st.Error = s.err.Error()
+	}
+	return st
+}
+
+// enter waits until the server may get one more call.
+func (s *server) enter(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *server) leave() { <-s.slots }
+
+// A footing is what a call was decided on: an incarnation of the server, and
+// the version of its definitions.
+type footing struct {
+	link    *link
+	version int
+}
+
+// stands reports whether at is still what the server is.
+func (s *server) stands(at footing) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link == at.link && at.link.up() && s.tools.version == at.version
+}
+
+// ready returns what calls can be decided on. If the server is not up it starts
+// it, once for all who wait, and its definitions are decided before ready
+// returns.
+func (s *server) ready(ctx context.Context) (footing, error) {
+	s.mu.Lock()
+	if s.link != nil && s.link.up() {
+		defer s.mu.Unlock()
+		return footing{s.link, s.tools.version}, nil
+	}
+	if s.starting == nil {
+		if err := s.begin(); err != nil {
+			s.mu.Unlock()
+			return footing{}, err
+		}
+	}
+	done := s.starting
+	s.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return footing{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil {
+		return footing{}, errNotReady
+	}
+	return footing{s.link, s.tools.version}, nil
+}
+
+// What an agent hears of a server that is not up.
+var (
+	errNotReady = errors.New("it could not be started; the reason is in the log of ringfence")
+	errGivenUp  = errors.New("it failed too often and is not started again; the reason is in the log of ringfence")
+)
+
+// begin starts the server in a goroutine of its own. s.mu is held.
+func (s *server) begin() error {
+	if s.ctx.Err() != nil {
+		return errStopped
+	}
+	old := s.link
+	if old != nil {
+		s.link, s.err = nil, old.reason()
+		if time.Since(s.since) >= healthy {
+			s.deaths = 0
+		}
+		s.deaths++
+	}
+	if s.deaths > s.o.MaxRestarts {
+		return errGivenUp
+	}
+	var pause time.Duration
+	if s.deaths > 1 {
+		pause = s.o.Backoff << min(s.deaths-2, 5)
+	}
+	done := make(chan struct{})
+	s.starting = done
+	s.owned.Go(func() {
+		l, err := s.start(old, pause)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.deaths++
+			s.err = err
+			s.o.Log.Error("starting server", "server", s.cfg.Name, "err", err)
+		}
+		s.link, s.since, s.starting = l, time.Now(), nil
+		close(done)
+	})
+	return nil
+}
+
+// start brings the server up, after the end of old and a pause, until its
+// definitions are decided.
+func (s *server) start(old *link, pause time.Duration) (*link, error) {
+	if old != nil {
+		old.stop(s.o.StopGrace)
+	}
+	if !sleep(s.ctx, pause) {
+		return nil, errStopped
+	}
+	ctx, cancel := context.WithTimeoutCause(s.ctx, s.o.StartTimeout, errors.New("it did not get ready in time"))
+	defer cancel()
+	p, err := s.o.Starter.Start(ctx, s.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("starting: %w", err)
+	}
+	log := s.o.Log
+	log.Info("server started", "server", s.cfg.Name, "report", p.Report)
+	l := newLink(s.cfg.Name, p, s.o.MaxResult, log, s.refresh)
+	if err := s.prepare(ctx, l, p.Report); err != nil {
+		tail := l.err.String()
+		l.stop(s.o.StopGrace)
+		log.Warn("server not ready", "server", s.cfg.Name, "err", err, "stderr", orElse(l.err.String(), tail))
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *server) prepare(ctx context.Context, l *link, report string) error {
+	s.mu.Lock()
+	s.report = report
+	s.mu.Unlock()
+	o, err := s.era.open(ctx, l, s.o.Version)
+	if err != nil {
+		return err
+	}
+	raw := emptyList
+	if o.tools {
+		if raw, err = fetch(ctx, l); err != nil {
+			return fmt.Errorf("reading its tools: %w", err)
+		}
+	}
+	return s.publish(ctx, raw)
+}
+
+// stop ends the server for good; s.ctx has ended.
+func (s *server) stop() {
+	s.mu.Lock()
+	starting := s.starting
+	s.mu.Unlock()
+	if starting != nil {
+		<-starting
+	}
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		l.stop(s.o.StopGrace)
+	}
+}
+
+// sleep waits for d and reports whether ctx was still going on then.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// decideList asks what may be seen of the definitions raw, and returns that.
+func (s *server) decideList(ctx context.Context, raw []byte) ([]byte, error) {
+	t, err := s.o.Decider.Decide(ctx, act.Request{
+		Session: s.o.Session, Principal: s.o.Principal, Verb: act.VerbList, Tool: s.cfg.Name, Args: raw,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deciding its tools: %w", err)
+	}
+	if t.Verdict != act.Allow {
+		s.o.Log.Warn("tools denied", "server", s.cfg.Name, "code", string(t.Code), "reason", t.Reason)
+		return emptyList, nil
+	}
+	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	r, err := s.o.Decider.Finish(fctx, t, act.Outcome{Body: raw})
+	if err != nil {
+		return nil, fmt.Errorf("recording its tools: %w", err)
+	}
+	return r.Body, nil
+}

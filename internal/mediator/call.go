@@ -1,0 +1,240 @@
+package mediator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+)
+
+// finishTimeout bounds how long an outcome may take to be recorded; it runs on
+// when the call itself is cancelled.
+const finishTimeout = 30 * time.Second
+
+// Codes of calls that were allowed and came to nothing; those of denials are
+// act.Codes.
+const (
+	codeUnavailable = "unavailable" // the server is down, died, or sent what cannot be read
+	codeTimeout     = "timeout"     // it did not answer in time
+)
+
+var (
+	errTimeout   = errors.New("the server did not answer in time")
+	errReplaced  = errors.New("the server or its tools changed while this call was decided; call again")
+	errLeaveOut  = errors.New("part of what this call reaches is forbidden, and results of a server cannot be filtered; name something smaller")
+	errNoServer  = errors.New("no such server")
+	errWithheld  = errors.New("the result could not be recorded, so it is withheld")
+	errUndecided = errors.New("no decision could be obtained, so nothing was done")
+)
+
+// route finds the server and the name of the tool behind a name on the wire. With
+// one server names are its own; with more they are "server__tool", and as no name
+// of a server has two underscores or ends with one, the first two end it.
+func (m *Mediator) route(wire string) (*server, string) {
+	if len(m.servers) == 1 {
+		return m.servers[0], wire
+	}
+	name, tool, ok := strings.Cut(wire, "__")
+	if !ok {
+		return nil, wire
+	}
+	return m.byName[name], tool
+}
+
+// wireName is the inverse of route.
+func (m *Mediator) wireName(s *server, tool string) string {
+	if len(m.servers) == 1 {
+		return tool
+	}
+	return s.cfg.Name + "__" + tool
+}
+
+// A call is one tools/call on its way.
+type call struct {
+	f     *front
+	m     message
+	parts callParts
+	args  []byte // as received
+	s     *server
+	tool  string
+	at    footing
+}
+
+// call decides and carries out a tools/call and returns the line that answers
+// it.
+func (f *front) call(ctx context.Context, m message) []byte {
+	parts, err := readCall(m)
+	if err != nil {
+		return fault(m.id(), codeParams, "refused: "+err.Error())
+	}
+	c := &call{f: f, m: m, parts: parts, args: parts.arguments.of(m.raw)}
+	if c.args == nil {
+		c.args = []byte("{}")
+	}
+	name := parts.name
+	if c.s, c.tool = f.m.route(parts.name); c.s != nil {
+		name = c.s.cfg.Name + "." + c.tool
+		// The definitions are decided before the calls that rely on them.
+		if c.at, err = c.s.ready(ctx); err != nil {
+			return c.failed(act.Ticket{}, err, "")
+		}
+	}
+	stop := f.waiting(parts.token.of(m.raw))
+	t, err := f.m.o.Decider.Decide(ctx, act.Request{
+		Session: f.m.o.Session, Principal: f.m.o.Principal, Verb: act.VerbCall, Tool: name, Args: c.args,
+	})
+	stop()
+	if err != nil {
+		f.m.o.Log.Error("deciding call", "tool", name, "err", err)
+		return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
+	}
+	if t.Verdict != act.Allow {
+		return c.denied(t)
+	}
+	return c.carryOut(ctx, t)
+}
+
+// carryOut dispatches an allowed call and finishes its ticket, whatever happens.
+func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
+	a, err := c.dispatch(ctx, t)
+	o := act.Outcome{Body: a.body}
+	switch {
+	case err != nil:
+		o = act.Outcome{Error: err.Error()}
+	case a.fault:
+		o.Error = "the server answered with an error"
+	}
+	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	r, ferr := c.f.m.o.Decider.Finish(fctx, t, o)
+	a.free()
+	switch {
+	case ferr != nil:
+		c.f.m.o.Log.Error("recording outcome", "tool", t.Tool, "err", ferr)
+		return c.toolError(string(act.CodeEvidence), t, errWithheld.Error())
+	case err != nil:
+		return c.failed(t, err, r.Note)
+	case a.fault && len(r.Body) > 0 && r.Body[0] == '{':
+		return response(c.m.id(), "error", oneLine(r.Body))
+	case a.fault:
+		return fault(c.m.id(), codeInternal, orElse(r.Note, o.Error))
+	case len(r.Body) == 0:
+		return c.toolError(string(act.CodeInternal), t, orElse(r.Note, "the result is withheld"))
+	}
+	return response(c.m.id(), "result", oneLine(withNote(r.Body, r.Note)))
+}
+
+// dispatch sends the call if it may still be sent, and waits for its answer.
+func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
+	switch {
+	case c.s == nil:
+		return answer{}, errNoServer
+	case len(t.Filter.LeaveOut) > 0:
+		return answer{}, errLeaveOut
+	}
+	limit := c.s.cfg.Ringfence.Timeout
+	if limit <= 0 {
+		limit = c.f.m.o.CallTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
+	defer cancel()
+	if err := c.s.enter(ctx); err != nil {
+		return answer{}, fmt.Errorf("not sent: %w", err)
+	}
+	defer c.s.leave()
+	if !c.s.stands(c.at) {
+		return answer{}, errReplaced
+	}
+	args := t.Bytes
+	if len(args) == 0 { // nothing to dispatch in place of what was received
+		args = c.args
+	}
+	var progress func(done, total []byte)
+	if token := c.parts.token.of(c.m.raw); token != nil {
+		progress = func(done, total []byte) { c.f.progress(token, done, total) }
+	}
+	return c.at.link.request(ctx, progress, func(id int64) ([]byte, error) {
+		return c.parts.toServer(c.m, id, c.tool, args)
+	})
+}
+
+func (c *call) denied(t act.Ticket) []byte {
+	return c.toolError(string(t.Code), t, orElse(t.Reason, "denied"))
+}
+
+// failed answers a call that came to nothing.
+func (c *call) failed(t act.Ticket, err error, note string) []byte {
+	code := codeUnavailable
+	if errors.Is(err, errTimeout) {
+		code = codeTimeout
+	}
+	text := err.Error()
+	if c.s != nil {
+		text = c.s.cfg.Name + ": " + text
+	}
+	if note != "" {
+		text += "\n" + note
+	}
+	return c.toolError(code, t, text)
+}
+
+// toolError answers with a result that says, to the model and to programs, why
+// there is no other.
+func (c *call) toolError(code string, t act.Ticket, text string) []byte {
+	rules := t.Rules
+	if rules == nil {
+		rules = []string{}
+	}
+	meta, err := json.Marshal(struct {
+		Code   string   `json:"code"`
+		Rules  []string `json:"rules"`
+		Ticket string   `json:"ticket"`
+	}{code, rules, t.ID})
+	if err != nil {
+		return fault(c.m.id(), codeInternal, text)
+	}
+	b := append([]byte(`{"content":[{"type":"text","text":`), quote(text)...)
+	b = append(append(b, `}],"isError":true,"_meta":{"ringfence":`...), meta...)
+	return response(c.m.id(), "result", append(b, "}}"...))
+}
+
+// withNote adds a text for the agent to the content of a result. A result
+// without content stays as it is.
+func withNote(body []byte, note string) []byte {
+	if note == "" {
+		return body
+	}
+	members, err := strictjson.Envelope(body, strictjson.Limits{Size: len(body), Depth: resultDepth})
+	if err != nil {
+		return body
+	}
+	for _, v := range members {
+		if v.Name != "content" || body[v.Start] != '[' {
+			continue
+		}
+		block := append([]byte(`{"type":"text","text":`), quote(note)...)
+		block = append(block, '}')
+		if len(bytes.TrimSpace(body[v.Start+1:v.End-1])) > 0 {
+			block = append([]byte{','}, block...)
+		}
+		out, err := strictjson.Splice(body, []strictjson.Edit{{Start: v.End - 1, End: v.End - 1, New: block}})
+		if err != nil {
+			return body
+		}
+		return out
+	}
+	return body
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,405 @@
+package mediator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringfence/internal/act/strictjson"
+)
+
+// A Starter starts the processes of servers, each in the box that its entry and
+// its policy call for.
+type Starter interface {
+	// Start starts s. ctx bounds the start only. A box that cannot be built is
+	// an error, never a weaker box.
+	Start(ctx context.Context, s Server) (*Process, error)
+}
+
+// A Process is a started server. All of its fields are set but Report.
+type Process struct {
+	Stdin  io.WriteCloser
+	Stdout io.ReadCloser
+	Stderr io.ReadCloser
+	// Terminate asks the whole tree of processes to end, Kill ends it. Both may
+	// be called at any time, also after the end.
+	Terminate func()
+	Kill      func()
+	// Wait returns when the process has ended, soon after Kill in any case. It
+	// is called once, at once, and must leave Stdout and Stderr open: what was
+	// written before the end is still read from them.
+	Wait   func() error
+	Report string // what confines the process, as the kernel confirmed it
+}
+
+// A link is the connection to one incarnation of a server.
+type link struct {
+	name string
+	proc *Process
+	out  *outbox
+	log  *slog.Logger
+	max  int
+	err  ring // the end of its standard error
+
+	changed func() // the server says that its tools changed
+
+	held atomic.Int64 // bytes of results not yet released
+	down chan struct{}
+	gone chan struct{} // the process has ended and every goroutine of the link
+
+	mu      sync.Mutex
+	cause   error
+	next    int64
+	pending map[int64]*flight
+}
+
+// A flight is a request that the server has not answered yet.
+type flight struct {
+	reply    chan answer
+	progress func(done, total []byte) // may be nil
+}
+
+// An answer is what a server answered: its result, or its error object.
+type answer struct {
+	body  []byte
+	fault bool
+	held  func() // releases the memory that body counts as; may be nil
+}
+
+func (a answer) free() {
+	if a.held != nil {
+		a.held()
+	}
+}
+
+func newLink(name string, p *Process, limit int, log *slog.Logger, changed func()) *link {
+	l := &link{
+		name: name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed,
+		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
+	}
+	var streams sync.WaitGroup
+	streams.Go(l.read)
+	streams.Go(func() { _, _ = io.Copy(&l.err, p.Stderr) }) // its end is no error
+	go l.reap(&streams)
+	return l
+}
+
+// drainTime is how long the streams of a process that has ended may stay open;
+// another process that has them would keep them open for ever.
+const drainTime = time.Second
+
+func (l *link) reap(streams *sync.WaitGroup) {
+	err := l.proc.Wait()
+	text := "it ended"
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	late := time.AfterFunc(drainTime, func() {
+		_ = l.proc.Stdout.Close()
+		_ = l.proc.Stderr.Close()
+	})
+	streams.Wait()
+	late.Stop()
+	l.fail(errors.New(text))
+	l.log.Info("server ended", "server", l.name, "err", err, "stderr", l.err.String())
+	_ = l.proc.Stdout.Close()
+	_ = l.proc.Stderr.Close()
+	_ = l.proc.Stdin.Close()
+	<-l.out.done
+	close(l.gone)
+}
+
+// fail takes the link down for the first reason it is given. Whoever waits for
+// an answer gets that reason, and the agent may read it: it holds no word of the
+// server.
+func (l *link) fail(reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return
+	}
+	l.cause = reason
+	close(l.down)
+	l.out.close()
+}
+
+// breach takes the link down because the server broke the protocol.
+func (l *link) breach(reason error) {
+	l.fail(reason)
+	l.log.Warn("server stopped", "server", l.name, "err", reason)
+	l.proc.Kill()
+}
+
+func (l *link) up() bool {
+	select {
+	case <-l.down:
+		return false
+	default:
+		return true
+	}
+}
+
+func (l *link) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+var errStopped = errors.New("it was stopped")
+
+// stop ends the process: standard input closed, then asked, then killed, each
+// after grace. It returns when nothing of it is left.
+func (l *link) stop(grace time.Duration) {
+	l.fail(errStopped)
+	select {
+	case <-l.out.done:
+	case <-time.After(grace):
+	}
+	_ = l.proc.Stdin.Close()
+	for _, next := range []func(){l.proc.Terminate, l.proc.Kill} {
+		select {
+		case <-l.gone:
+			return
+		case <-time.After(grace):
+			next()
+		}
+	}
+	<-l.gone
+}
+
+// ask sends a request of our own.
+func (l *link) ask(ctx context.Context, method string, params []byte) (answer, error) {
+	a, err := l.request(ctx, nil, func(id int64) ([]byte, error) {
+		b := append([]byte(`{"jsonrpc":"2.0","id":`), strconv.FormatInt(id, 10)...)
+		b = append(append(append(b, `,"method":"`...), method...), `","params":`...)
+		return append(append(b, params...), "}\n"...), nil
+	})
+	if err != nil {
+		return a, err
+	}
+	a.free()
+	if a.fault {
+		return a, fmt.Errorf("%s was answered with the error %s", method, clip(string(a.body)))
+	}
+	return a, nil
+}
+
+// request sends the line that build makes for an id and waits for the answer. If
+// ctx ends first, the server is told so and its answer will be dropped.
+func (l *link) request(ctx context.Context, progress func(done, total []byte), build func(id int64) ([]byte, error)) (answer, error) {
+	fl := &flight{reply: make(chan answer, 1), progress: progress}
+	l.mu.Lock()
+	if l.cause != nil {
+		defer l.mu.Unlock()
+		return answer{}, fmt.Errorf("not sent: %w", l.cause)
+	}
+	l.next++
+	id := l.next
+	l.pending[id] = fl
+	l.mu.Unlock()
+	defer l.forget(id, fl)
+
+	line, err := build(id)
+	if err == nil {
+		err = l.out.send(ctx, line)
+	}
+	if errors.Is(err, errClosed) && l.up() {
+		l.breach(errors.New("it closed its input"))
+	}
+	if err != nil {
+		return answer{}, fmt.Errorf("not sent: %w", err)
+	}
+	select {
+	case a := <-fl.reply:
+		return a, nil
+	case <-l.down:
+	case <-ctx.Done():
+		l.out.offer(notification("notifications/cancelled", append(strconv.AppendInt([]byte(`{"requestId":`), id, 10), '}')))
+		return answer{}, fmt.Errorf("sent, with unknown effect: %w", context.Cause(ctx))
+	}
+	select {
+	case a := <-fl.reply: // it was the last thing the server said
+		return a, nil
+	default:
+		return answer{}, fmt.Errorf("sent, with unknown effect: %w", l.reason())
+	}
+}
+
+// forget makes the request unknown. An answer that arrived and that nobody took
+// is released.
+func (l *link) forget(id int64, fl *flight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pending, id)
+	select {
+	case a := <-fl.reply:
+		a.free()
+	default:
+	}
+}
+
+// read takes in what the server writes, until it ends or breaks the protocol.
+func (l *link) read() {
+	in := newLines(l.proc.Stdout, l.max, false)
+	for noise := 0; noise <= maxNoise; {
+		line, err := in.next()
+		if errors.Is(err, errLong) {
+			l.breach(fmt.Errorf("it wrote a line of more than %d bytes", l.max))
+			return
+		}
+		if err != nil {
+			l.hungUp()
+			if len(bytes.TrimSpace(line)) > 0 {
+				l.log.Warn("server closed its output within a message", "server", l.name)
+			}
+			return
+		}
+		ok, err := l.take(line)
+		if err != nil {
+			l.breach(err)
+			return
+		}
+		if !ok {
+			noise++
+		}
+	}
+	l.breach(fmt.Errorf("it wrote more than %d lines that are not MCP", maxNoise))
+}
+
+// hungUp deals with the end of standard output. Mostly the process is ending, and
+// reap will say how; one that goes on without output is killed.
+func (l *link) hungUp() {
+	time.AfterFunc(drainTime/4, func() { l.fail(errors.New("it closed its output")) })
+	time.AfterFunc(drainTime, func() {
+		select {
+		case <-l.gone:
+		default:
+			l.proc.Kill()
+		}
+	})
+}
+
+// take handles one line. Lines that are no JSON objects, and objects that do not
+// claim to be JSON-RPC, are noise that a program prints by mistake; what starts
+// like a message and is none is an error.
+func (l *link) take(line []byte) (ok bool, err error) {
+	text := bytes.TrimLeft(line, " \t\r")
+	if len(text) == 0 {
+		return true, nil
+	}
+	if text[0] != '{' {
+		l.log.Debug("noise from server", "server", l.name, "line", clip(string(line)))
+		return false, nil
+	}
+	m, err := readServer(line, l.max)
+	if errors.Is(err, errEnvelope) {
+		return false, nil
+	}
+	if err != nil {
+		l.log.Warn("unreadable message from server", "server", l.name, "err", err)
+		return false, errors.New("it wrote a message that cannot be read")
+	}
+	switch {
+	case m.response():
+		return l.answered(m), nil
+	case m.request():
+		l.asked(m)
+	default:
+		l.notified(m)
+	}
+	return true, nil
+}
+
+// answered hands an answer to whoever waits for it. An answer to an id that was
+// never used is noise.
+func (l *link) answered(m message) bool {
+	id, err := strconv.ParseInt(string(m.id()), 10, 64)
+	if err != nil || strconv.FormatInt(id, 10) != string(m.id()) {
+		return false
+	}
+	a := answer{body: m.result.of(m.raw)}
+	if m.fault.ok() {
+		a = answer{body: m.fault.of(m.raw), fault: true}
+	}
+	size := int64(len(m.raw))
+	var once sync.Once
+	a.held = func() { once.Do(func() { l.held.Add(-size) }) }
+	if l.held.Add(size) > maxHeld {
+		a.free()
+		a = answer{body: faultBody(codeInternal, "too many results at once", nil), fault: true}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fl := l.pending[id]
+	delete(l.pending, id)
+	if fl == nil {
+		a.free()
+		return id > 0 && id <= l.next // late after a cancellation is no noise
+	}
+	fl.reply <- a // it has room: only who takes the flight out of pending sends
+	return true
+}
+
+// asked answers a request of the server: ping, and nothing else.
+func (l *link) asked(m message) {
+	line := response(m.id(), "result", []byte(`{}`))
+	if m.method != "ping" {
+		line = fault(m.id(), codeMethod, "ringfence does not offer "+clip(m.method))
+	}
+	l.out.offer(line) // a server that does not read has no claim to answers
+}
+
+func (l *link) notified(m message) {
+	switch m.method {
+	case "notifications/tools/list_changed":
+		l.changed()
+	case "notifications/progress":
+		l.progressed(m)
+	}
+}
+
+// progressed passes on the numbers of a progress notification. Its message is
+// text that nothing has inspected.
+func (l *link) progressed(m message) {
+	var id int64
+	var done, total []byte
+	members, err := strictjson.Envelope(m.params.of(m.raw), strictjson.Limits{Depth: resultDepth})
+	if err != nil {
+		return
+	}
+	for _, v := range members {
+		raw := m.raw[m.params.start+v.Start : m.params.start+v.End]
+		switch v.Name {
+		case "progressToken":
+			if id, err = strconv.ParseInt(string(raw), 10, 64); err != nil {
+				return
+			}
+		case "progress":
+			done = raw
+		case "total":
+			total = raw
+		}
+	}
+	if !isNumber(done) || total != nil && !isNumber(total) {
+		return
+	}
+	l.mu.Lock()
+	fl := l.pending[id]
+	l.mu.Unlock()
+	if fl != nil && fl.progress != nil {
+		fl.progress(done, total)
+	}
+}
+
+// isNumber reports whether raw, which is some JSON value, is a number of
+// ordinary length.
+func isNumber(raw []byte) bool {
+	return len(raw) > 0 && len(raw) <= 32 && isID(raw) && raw[0] != '"'
+}

@@ -1,0 +1,293 @@
+package mediator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"ringfence/internal/act/strictjson"
+)
+
+var emptyList = []byte(`{"tools":[]}`)
+
+// A catalogue is what is known of the tools of one server. Its fields are
+// guarded by server.mu.
+type catalogue struct {
+	raw     []byte    // as the server sent them: {"tools":[…]}
+	visible []tool    // what the last decision left
+	fresh   time.Time // until then, visible may be shown once without another decision
+	version int       // counts changes of raw; 0 before the first
+}
+
+// A tool is one definition that the client may see.
+type tool struct {
+	name string
+	def  []byte // the bytes of the reply, but for the name
+}
+
+// fetch reads all pages of a server's tools into one list. Definitions are
+// strict JSON: they are shown to the agent, and what they mean must not depend
+// on who reads them.
+func fetch(ctx context.Context, l *link) ([]byte, error) {
+	list := []byte(`{"tools":[`)
+	params, tools := []byte(`{}`), 0
+	for range maxPages {
+		a, err := l.ask(ctx, "tools/list", params)
+		if err != nil {
+			return nil, err
+		}
+		defs, err := strictjson.Values(a.body, "/tools/*")
+		if err != nil {
+			return nil, err
+		}
+		if tools += len(defs); tools > maxTools {
+			return nil, fmt.Errorf("more than %d tools", maxTools)
+		}
+		for _, d := range defs {
+			if list[len(list)-1] != '[' {
+				list = append(list, ',')
+			}
+			list = append(list, d.Raw...)
+		}
+		if len(list) > strictjson.MaxSize-2 {
+			return nil, fmt.Errorf("its definitions take more than %d bytes", strictjson.MaxSize)
+		}
+		next, ok, err := strictjson.Find(a.body, "/nextCursor")
+		if err != nil || !ok || next.Kind == strictjson.Null || string(next.Raw) == `""` {
+			return append(list, "]}"...), err
+		}
+		if next.Kind != strictjson.String {
+			return nil, errors.New("its cursor is not a string")
+		}
+		params = append(append([]byte(`{"cursor":`), next.Raw...), '}')
+	}
+	return nil, fmt.Errorf("more than %d pages of tools", maxPages)
+}
+
+// publish has raw decided and makes what is left of it visible. If that differs
+// from what the client has seen, the client is told.
+func (s *server) publish(ctx context.Context, raw []byte) error {
+	body, err := s.decideList(ctx, raw)
+	if err != nil {
+		return err
+	}
+	visible, err := s.readVisible(body)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	first := s.tools.version == 0
+	if !bytes.Equal(s.tools.raw, raw) {
+		s.tools.raw = raw
+		s.tools.version++
+	}
+	news := !sameTools(s.tools.visible, visible)
+	s.tools.visible, s.tools.fresh = visible, time.Now().Add(freshFor)
+	s.mu.Unlock()
+	if news && !first || news && s.front.listed.Load() {
+		s.front.changed(ctx)
+	}
+	return nil
+}
+
+func sameTools(a, b []tool) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !bytes.Equal(a[i].def, b[i].def) {
+			return false
+		}
+	}
+	return true
+}
+
+// readVisible takes the decided list apart and gives each tool its name on the
+// wire. A name that two tools share belongs to neither, and names that clients
+// choke on are left out; both are reported.
+func (s *server) readVisible(body []byte) ([]tool, error) {
+	defs, err := strictjson.Values(body, "/tools/*")
+	if err != nil {
+		return nil, fmt.Errorf("reading what is left of its tools: %w", err)
+	}
+	count := map[string]int{}
+	tools := make([]tool, 0, len(defs))
+	for _, d := range defs {
+		name, ok, err := strictjson.Find(d.Raw, "/name")
+		if err != nil || !ok {
+			s.o.Log.Warn("tool without a name", "server", s.cfg.Name)
+			continue
+		}
+		text, err := name.Text()
+		wire := s.front.m.wireName(s, text)
+		if err != nil || !goodToolName(wire) {
+			s.o.Log.Warn("tool with a name that clients refuse", "server", s.cfg.Name, "tool", clip(text))
+			continue
+		}
+		count[text]++
+		def, err := strictjson.Splice(d.Raw, renamed(name, text, wire))
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, tool{name: text, def: oneLine(def)})
+	}
+	unique := tools[:0]
+	for _, t := range tools {
+		if count[t.name] > 1 {
+			s.o.Log.Warn("tools of one name are not shown", "server", s.cfg.Name, "tool", clip(t.name))
+			continue
+		}
+		unique = append(unique, t)
+	}
+	return unique, nil
+}
+
+func renamed(at strictjson.Value, name, wire string) []strictjson.Edit {
+	if name == wire {
+		return nil
+	}
+	return []strictjson.Edit{{Start: at.Start, End: at.End, New: quote(wire)}}
+}
+
+// goodToolName reports whether name is one of the protocol's: at most 128 of
+// A-Z a-z 0-9 _ - and the full stop.
+func goodToolName(name string) bool {
+	for _, c := range []byte(name) {
+		if !isWord(c) && c != '.' && c != '-' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
+}
+
+func isWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_'
+}
+
+// list answers tools/list with one page: what may be seen of every server that
+// is up, in the order of the options. Servers still starting are waited for a
+// while; when they come later the client is told that the list changed.
+func (f *front) list(ctx context.Context, m message) []byte {
+	if v, ok, err := strictjson.Find(m.params.of(m.raw), "/cursor"); m.params.ok() && (err != nil || ok && v.Kind != strictjson.Null) {
+		return fault(m.id(), codeParams, "refused: no list of ringfence has a second page")
+	}
+	wait, cancel := context.WithTimeout(ctx, f.m.o.ListWait)
+	defer cancel()
+	defer f.listed.Store(true)
+	parts := make([][]tool, len(f.m.servers))
+	var all sync.WaitGroup
+	for i, s := range f.m.servers {
+		all.Go(func() {
+			if _, err := s.ready(wait); err == nil {
+				parts[i] = s.show(ctx)
+			}
+		})
+	}
+	all.Wait()
+	body := []byte(`{"tools":[`)
+	for _, tools := range parts {
+		for _, t := range tools {
+			if body[len(body)-1] != '[' {
+				body = append(body, ',')
+			}
+			body = append(body, t.def...)
+		}
+	}
+	return response(m.id(), "result", append(body, "]}"...))
+}
+
+// freshFor is how old the decision may be that serves the first list after the
+// definitions came.
+const freshFor = 10 * time.Second
+
+// show returns what the client may see now. Every list that is shown was decided
+// for it.
+func (s *server) show(ctx context.Context) []tool {
+	s.mu.Lock()
+	if time.Now().Before(s.tools.fresh) {
+		defer s.mu.Unlock()
+		s.tools.fresh = time.Time{}
+		return s.tools.visible
+	}
+	raw := s.tools.raw
+	s.mu.Unlock()
+	body, err := s.decideList(ctx, raw)
+	if err == nil {
+		var visible []tool
+		if visible, err = s.readVisible(body); err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if bytes.Equal(s.tools.raw, raw) {
+				s.tools.visible = visible
+			}
+			return visible
+		}
+	}
+	s.o.Log.Error("listing tools", "server", s.cfg.Name, "err", err)
+	return nil
+}
+
+// refreshing keeps refreshed lists of one server apart. Guarded by server.mu.
+type refreshing struct {
+	busy, again bool
+	last        time.Time
+}
+
+// refresh reads the tools of the server again, soon, and once for any number of
+// notices that come meanwhile.
+func (s *server) refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refreshes.busy {
+		s.refreshes.again = true
+		return
+	}
+	if s.link == nil || s.ctx.Err() != nil {
+		return // it is being started, and its tools are yet to be read
+	}
+	s.refreshes.busy = true
+	l, pause := s.link, s.o.RefreshEvery-time.Since(s.refreshes.last)
+	s.owned.Go(func() { s.refreshLoop(l, pause) })
+}
+
+func (s *server) refreshLoop(l *link, pause time.Duration) {
+	for sleep(s.ctx, pause) {
+		ctx, cancel := context.WithTimeout(s.ctx, s.o.StartTimeout)
+		raw, err := fetch(ctx, l)
+		if err == nil {
+			err = s.republish(ctx, raw)
+		}
+		cancel()
+		if err != nil {
+			s.o.Log.Warn("refreshing tools", "server", s.cfg.Name, "err", err)
+		}
+		s.mu.Lock()
+		s.refreshes.last = time.Now()
+		again := s.refreshes.again && l.up()
+		s.refreshes.again = false
+		if !again {
+			s.refreshes.busy = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		pause = s.o.RefreshEvery
+	}
+	s.mu.Lock()
+	s.refreshes.busy = false
+	s.mu.Unlock()
+}
+
+// republish publishes raw unless it is what is known already.
+func (s *server) republish(ctx context.Context, raw []byte) error {
+	s.mu.Lock()
+	same := bytes.Equal(s.tools.raw, raw)
+	s.mu.Unlock()
+	if same {
+		return nil
+	}
+	return s.publish(ctx, raw)
+}

@@ -1,0 +1,217 @@
+// Package mediator stands between one MCP client on a pair of streams and any
+// number of MCP servers on the streams of their processes. It asks an
+// [act.Decider] before anything happens, and shows the client only what the
+// Decider replies.
+//
+// It is not a policy: it knows no verdict but the one it is given, keeps no
+// pins, scans nothing and records nothing. It is not an SDK either: it frames
+// newline-delimited JSON-RPC itself, so that bytes it need not change do not
+// change.
+//
+// Invariants:
+//
+//	M1  No tool is called and no definition shown without a ticket that allows
+//	    it, obtained for the very bytes that are then used. An error denies.
+//	M2  Each ticket that allows is finished exactly once, whether its call was
+//	    dispatched, cancelled, timed out or lost.
+//	M3  A call is dispatched at most once, to the incarnation of the server and
+//	    the list of definitions that it was decided for.
+//	M4  Of a client's call, only the name, the id, the progress token and the
+//	    arguments that the ticket replaces differ on their way to the server. The
+//	    result the client reads is, byte for byte, what the Decider replied.
+//	M5  A message of the client has one reading (package strictjson) or is
+//	    refused; names that differ from known ones only in case are refused.
+//	M6  Text of a server reaches the client through [act.Decider.Finish] only.
+//	    Progress is numbers; log messages and standard error do not pass.
+//	M7  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
+//	    refreshed lists, kept standard error.
+//
+// Locks: server.mu before link.mu; none is held while a stream is read or
+// written or the Decider asked.
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"ringfence/internal/act"
+)
+
+// Bounds that no option changes.
+const (
+	maxCalls    = 256 // requests of the client in flight
+	maxNoise    = 100 // lines of a server that are not JSON-RPC, until it is stopped
+	maxPages    = 100 // pages of one tools/list
+	maxTools    = 2000
+	maxStderr   = 8 << 10   // kept bytes of a server's standard error
+	maxHeld     = 256 << 20 // bytes of results that wait for the Decider, per server
+	resultDepth = 256       // nesting of a server's message
+)
+
+// Options configure a [Mediator]. Decider and Starter must be set; every other
+// zero value has the meaning its comment gives.
+type Options struct {
+	Decider act.Decider
+	Starter Starter
+	Servers []Server
+
+	Session   string // for [act.Request]
+	Principal string // for [act.Request]
+
+	Version      string       // of this program, for the other side's information
+	Instructions string       // shown to the client at initialize; "" shows none
+	Log          *slog.Logger // for people; nil drops it
+
+	StartTimeout time.Duration // of one start, until the definitions are decided: 60 s
+	ListWait     time.Duration // how long tools/list waits for servers that start: 20 s
+	CallTimeout  time.Duration // of one call after its decision: 300 s; a server may set its own
+	StopGrace    time.Duration // after closing standard input, and again after the polite signal: 2 s
+	Backoff      time.Duration // before the second restart; doubles with each: 1 s
+	RefreshEvery time.Duration // least time between two refreshed lists of one server: 2 s
+	AskAfter     time.Duration // until the client hears that a decision waits for a person: 1 s
+	AskEvery     time.Duration // and between two such notices: 10 s
+	InFlight     int           // calls at once to one server: 64
+	MaxResult    int           // bytes of one line of a server: 64 MiB
+	MaxRestarts  int           // in a row, without a minute of life between: 5
+}
+
+func (o Options) withDefaults() Options {
+	durations := []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&o.StartTimeout, time.Minute},
+		{&o.ListWait, 20 * time.Second},
+		{&o.CallTimeout, 300 * time.Second},
+		{&o.StopGrace, 2 * time.Second},
+		{&o.Backoff, time.Second},
+		{&o.RefreshEvery, 2 * time.Second},
+		{&o.AskAfter, time.Second},
+		{&o.AskEvery, 10 * time.Second},
+	}
+	for _, d := range durations {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if o.InFlight <= 0 {
+		o.InFlight = 64
+	}
+	if o.MaxResult <= 0 {
+		o.MaxResult = 64 << 20
+	}
+	if o.MaxRestarts <= 0 {
+		o.MaxRestarts = 5
+	}
+	if o.Version == "" {
+		o.Version = "0"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// A Mediator serves one client. Make one with [New] and call [Mediator.Run] once.
+type Mediator struct {
+	o       Options
+	servers []*server
+	byName  map[string]*server
+	started sync.Once
+}
+
+// New checks o and returns a Mediator that has started nothing yet.
+func New(o Options) (*Mediator, error) {
+	if o.Decider == nil || o.Starter == nil {
+		return nil, errors.New("making mediator: it needs a decider and a starter")
+	}
+	m := &Mediator{o: o.withDefaults(), byName: map[string]*server{}}
+	for _, cfg := range o.Servers {
+		if err := CheckName(cfg.Name); err != nil {
+			return nil, fmt.Errorf("making mediator: %w", err)
+		}
+		if m.byName[cfg.Name] != nil {
+			return nil, fmt.Errorf("making mediator: two servers are named %q", cfg.Name)
+		}
+		s := newServer(cfg, &m.o)
+		m.servers = append(m.servers, s)
+		m.byName[cfg.Name] = s
+	}
+	return m, nil
+}
+
+// ErrRan says that Run was called before.
+var ErrRan = errors.New("a mediator runs once")
+
+// Run serves the client that writes to in and reads from out, until in ends or
+// ctx does. It then cancels what is in flight, records that, stops every server
+// and waits for all of it. It returns nil at the end of in, the cause of ctx, or
+// the error of reading in.
+//
+// If ctx ends while in blocks, the goroutine that reads in is left behind; it
+// ends with the next byte and does nothing more. The same holds for out.
+func (m *Mediator) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	err := ErrRan
+	m.started.Do(func() { err = m.run(ctx, in, out) })
+	return err
+}
+
+var errGone = errors.New("the client has gone")
+
+func (m *Mediator) run(parent context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+
+	var owned sync.WaitGroup
+	f := newFront(m, out)
+	for _, s := range m.servers {
+		s.attach(ctx, &owned, f)
+		owned.Go(func() { _, _ = s.ready(ctx) }) // s keeps the error, and logged it
+	}
+	read := make(chan error, 1)
+	go func() { read <- f.read(ctx, in) }()
+
+	var err error
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	f.close()
+	cancel(errGone)
+	f.calls.Wait()
+	var stopping sync.WaitGroup
+	for _, s := range m.servers {
+		stopping.Go(s.stop)
+	}
+	stopping.Wait()
+	owned.Wait()
+	f.out.close()
+	select {
+	case <-f.out.done:
+	case <-time.After(m.o.StopGrace):
+	}
+	return err
+}
+
+// A State is what can be said of a server at one moment.
+type State struct {
+	Name   string
+	Up     bool
+	Report string // of its process: what confines it
+	Error  string // why it is not up, "" if it is or has not been tried
+}
+
+// States returns the state of every server, in the order of the options.
+func (m *Mediator) States() []State {
+	all := make([]State, len(m.servers))
+	for i, s := range m.servers {
+		all[i] = s.state()
+	}
+	return all
+}
