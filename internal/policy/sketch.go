@@ -11,28 +11,6 @@ import (
 
 var errSoon = errors.New("loading policy: not built into this binary")
 
-// A Policy is a set of layers, ready to decide. It is immutable and safe for
-// concurrent use. A nil Policy denies everything.
-type Policy struct{}
-
-// Load parses, validates and binds layers. Bedrock is added to them.
-func Load(layers []Layer, b Binding) (*Policy, error) { return nil, errSoon }
-
-// Decide answers q.
-func (p *Policy) Decide(q Query) Decision { return Decision{} }
-
-// Limits returns the limit of each limited clause, by clause id with the prefix
-// of its layer.
-func (p *Policy) Limits() map[string]Limit { return nil }
-
-// Hash returns the hex SHA-256 of everything that decides: the texts of all
-// layers, lists, and what they are bound to.
-func (p *Policy) Hash() string { return "" }
-
-// Cedar returns the Cedar text that clauses mean. The granting form is that of
-// the layer that permits nothing by itself; the other that of a layer below it.
-func Cedar(clauses []Clause, granting bool) ([]byte, error) { return nil, errSoon }
-
 // English returns c in controlled English.
 func English(c Clause) string { return c.Text }
 
