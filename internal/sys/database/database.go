@@ -245,6 +245,8 @@ func (d *DB) Write(ctx context.Context, f func(*sql.Tx) error) error {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
+		// SQLite keeps a transaction open after some of its errors.
+		_, _ = d.write.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		return fmt.Errorf("%w: committing: %w", ErrUnwritable, err)
 	}
 	d.watchLog()

@@ -80,4 +80,3 @@ func TestDialAndLeave(t *testing.T) {
 		os.Exit(0)
 	}
 }
-

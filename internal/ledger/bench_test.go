@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// benchBody is about what the gate records of one decision.
+const benchBody = `{"args":{"sha256":"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","size":412},` +
+	`"effects":[{"kind":"read","resource":{"text":"/home/u/src/project/main.go","type":"Path"}}],"policy":"0f3c9a1e2b7d4c5a",` +
+	`"reason":"reading is free under ~/src","rules":["default.1"],"tool":"filesystem.read_file","verdict":"allow"}`
+
+func benchLedger(b *testing.B) *Ledger {
+	b.Helper()
+	l, err := Open(b.Context(), b.TempDir(), Options{Key: ed25519.NewKeyFromSeed(make([]byte, 32))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close(context.Background()) })
+	return l
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, durable := range []bool{true, false} {
+		b.Run(fmt.Sprintf("durable=%v", durable), func(b *testing.B) {
+			l := benchLedger(b)
+			var took []time.Duration
+			for b.Loop() {
+				start := time.Now()
+				if _, err := l.Append(b.Context(), durable, Entry{"s", "decision", []byte(benchBody)}); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+			}
+			reportQuantiles(b, took)
+		})
+	}
+}
+
+func BenchmarkAppendGrouped(b *testing.B) {
+	for _, writers := range []int{16, 128, 512} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			l := benchLedger(b)
+			var wg sync.WaitGroup
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			took := make([][]time.Duration, writers)
+			b.ResetTimer()
+			for w := range writers {
+				wg.Go(func() {
+					session := fmt.Sprint("s", w)
+					for left.Add(-1) >= 0 {
+						start := time.Now()
+						if _, err := l.Append(b.Context(), true, Entry{session, "decision", []byte(benchBody)}); err != nil {
+							b.Error(err)
+						}
+						took[w] = append(took[w], time.Since(start))
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+			reportQuantiles(b, slices.Concat(took...))
+		})
+	}
+}
+
+func reportQuantiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}

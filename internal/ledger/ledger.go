@@ -1,0 +1,237 @@
+package ledger
+
+import (
+	"context"
+	"crypto/ed25519"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"ringfence/internal/sys/database"
+	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/keychain"
+)
+
+// The errors that callers branch on.
+var (
+	// ErrUnwritable says that an entry may not be on record. Do not let the
+	// effect happen.
+	ErrUnwritable = errors.New("the ledger cannot be written")
+	// ErrClosed says that the ledger was closed.
+	ErrClosed = errors.New("the ledger is closed")
+	// ErrEnded says that a session has its last entry.
+	ErrEnded = errors.New("the session has ended")
+	// ErrTampered says that what is stored is not what was signed. Keep the
+	// files, run Verify, and tell the person.
+	ErrTampered = errors.New("the ledger was tampered with or damaged")
+	// ErrRolledBack says that entries which were signed are gone. It is an
+	// ErrTampered.
+	ErrRolledBack = fmt.Errorf("%w: it was rolled back", ErrTampered)
+	// ErrKey says that another key signs this ledger than the one given.
+	ErrKey = errors.New("the ledger is signed by another key")
+	// ErrNotFound says that there is no such entry or session.
+	ErrNotFound = errors.New("not in the ledger")
+)
+
+// A Divergence is the first entry that is not as it was signed. It is an
+// ErrTampered.
+type Divergence struct {
+	Index  int64
+	Reason string
+}
+
+func (d *Divergence) Error() string { return fmt.Sprintf("entry %d: %s", d.Index, d.Reason) }
+
+// Is reports whether target is ErrTampered.
+func (d *Divergence) Is(target error) bool { return target == ErrTampered }
+
+func divergence(index int64, format string, args ...any) error {
+	return &Divergence{index, fmt.Sprintf(format, args...)}
+}
+
+// Options say whose ledger it is. Key is required.
+type Options struct {
+	// Key signs checkpoints. It must be the key the ledger was made with, or
+	// the last one it was rotated to.
+	Key ed25519.PrivateKey
+	// Origin is the name of the ledger in its checkpoints: a note name, like
+	// "example.com/host", without spaces or plus signs. By default it is that
+	// of the ledger, and for a new one "ringfence/" and the id of the key.
+	Origin string
+	// Now tells the time; by default time.Now.
+	Now func() time.Time
+	// Version of the program, for the record.
+	Version string
+}
+
+const (
+	checkpointEvery = 256                    // entries after which a checkpoint is due,
+	checkpointAfter = time.Second            // and the age of the oldest uncovered entry
+	checkpointGap   = 200 * time.Millisecond // and what is at least between two of them
+)
+
+// A Ledger is open for appending. Its methods may be called from any goroutine.
+type Ledger struct {
+	dir    string
+	origin string
+	now    func() time.Time
+	lock   *ipc.Lock
+	db     store
+	stmts  statements
+	boot   int64
+
+	requests chan *request
+	unsynced chan []*request
+	due      chan struct{}                // entries have been committed
+	ask      chan chan<- checkpointAnswer // a caller wants a checkpoint
+	gone     chan struct{}                // closed when nobody answers ask any more
+	closing  sync.RWMutex                 // held for reading while sending on requests
+	closed   bool
+	workers  sync.WaitGroup // writer and syncer
+	signing  sync.WaitGroup // checkpointer
+
+	w writer // of the writer goroutine alone
+
+	mu     sync.Mutex
+	signer note.Signer // in force for the next checkpoint
+	head   frontier    // what has been committed
+	signed Checkpoint  // the newest
+	failed error       // why nothing more is appended (L6)
+}
+
+// store is what the ledger needs of its database; tests put faults in between.
+type store interface {
+	Write(ctx context.Context, f func(*sql.Tx) error) error
+	Read(ctx context.Context, f func(*sql.Tx) error) error
+	Sync() error
+	Close() error
+}
+
+// Open opens the ledger in dir, or makes one. Only one process can have it
+// open. It compares the ledger with its newest checkpoints (L5), verifies what
+// came after them, and records that it was opened.
+func Open(ctx context.Context, dir string, o Options) (*Ledger, error) {
+	l, err := open(ctx, dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening ledger %s: %w", dir, err)
+	}
+	return l, nil
+}
+
+func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
+	if len(o.Key) != ed25519.PrivateKeySize {
+		return nil, errors.New("no key given")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	l := &Ledger{
+		dir: dir, now: o.Now,
+		requests: make(chan *request, 256), unsynced: make(chan []*request, 64),
+		due: make(chan struct{}, 1), ask: make(chan chan<- checkpointAnswer), gone: make(chan struct{}),
+	}
+	if l.lock, err = ipc.NewLock(filepath.Join(dir, lockFile)); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.release())
+		}
+	}()
+	head, err := readHead(dir)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, databaseFile)
+	if _, e := os.Lstat(path); errors.Is(e, os.ErrNotExist) && head != nil {
+		return nil, fmt.Errorf("%w: %s is gone", ErrRolledBack, databaseFile)
+	}
+	db, err := database.OpenSQLite(ctx, path, schema)
+	if err != nil {
+		return nil, err
+	}
+	l.db = db
+	if l.stmts, err = prepare(ctx, db); err != nil {
+		return nil, err
+	}
+	first, err := l.restore(ctx, o, head)
+	if err != nil {
+		return nil, err
+	}
+	l.start()
+	if _, err = l.append(ctx, first); err == nil {
+		_, err = l.Checkpoint(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.shutdown())
+	}
+	return l, nil
+}
+
+// start starts the goroutines.
+func (l *Ledger) start() {
+	l.workers.Go(l.writeLoop)
+	l.workers.Go(l.syncLoop)
+	l.signing.Go(l.checkpointLoop)
+}
+
+// Close records that the ledger was closed in order, signs a last checkpoint
+// and releases the files. What was appended is on disk in any case, when it
+// returns without error. ctx bounds the wait.
+func (l *Ledger) Close(ctx context.Context) error {
+	_, err := l.append(ctx, &request{entries: []Entry{{SystemSession, TypeClose, []byte("{}")}}, durable: true, own: true})
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	if err == nil {
+		_, err = l.Checkpoint(ctx)
+	}
+	if e := l.shutdown(); e != nil {
+		return e // another call closes it
+	}
+	if err = errors.Join(err, l.release()); err != nil {
+		return fmt.Errorf("closing ledger: %w", err)
+	}
+	return nil
+}
+
+// shutdown ends the goroutines, after what they have been given.
+func (l *Ledger) shutdown() error {
+	l.closing.Lock()
+	if l.closed {
+		l.closing.Unlock()
+		return ErrClosed
+	}
+	l.closed = true
+	close(l.requests)
+	l.closing.Unlock()
+	l.workers.Wait()
+	close(l.due)
+	l.signing.Wait()
+	return nil
+}
+
+// release gives back the files.
+func (l *Ledger) release() error {
+	var err error
+	if l.db != nil {
+		err = l.db.Close()
+	}
+	return errors.Join(err, l.lock.Unlock())
+}
+
+// Origin returns the name of the ledger.
+func (l *Ledger) Origin() string { return l.origin }
+
+func publicText(key ed25519.PrivateKey) string {
+	return keychain.PublicText(key.Public().(ed25519.PublicKey))
+}

@@ -1,0 +1,128 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"ringfence/internal/sys/atomicfile"
+)
+
+// A checkpointAnswer goes to a caller of Checkpoint.
+type checkpointAnswer struct {
+	checkpoint Checkpoint
+	err        error
+}
+
+// Checkpoint signs what has been appended so far, unless a checkpoint covers it
+// already, and returns the newest checkpoint. It is on disk, also outside the
+// database. ctx bounds the wait.
+func (l *Ledger) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	answer := make(chan checkpointAnswer, 1)
+	select {
+	case l.ask <- answer:
+	case <-l.gone:
+		return Checkpoint{}, ErrClosed
+	case <-ctx.Done():
+		return Checkpoint{}, ctx.Err()
+	}
+	select {
+	case a := <-answer:
+		return a.checkpoint, a.err
+	case <-ctx.Done():
+		return Checkpoint{}, ctx.Err()
+	}
+}
+
+// wakeCheckpoints tells the checkpointer that there is something new.
+func (l *Ledger) wakeCheckpoints() {
+	select {
+	case l.due <- struct{}{}:
+	default:
+	}
+}
+
+// checkpointLoop is the checkpointer goroutine. Nobody waits for it but callers
+// of Checkpoint.
+func (l *Ledger) checkpointLoop() {
+	defer close(l.gone)
+	alarm := time.NewTimer(0)
+	if !alarm.Stop() {
+		<-alarm.C
+	}
+	waiting := false // the alarm is set
+	var last time.Time
+	for {
+		var answer chan<- checkpointAnswer
+		fire := false
+		select {
+		case _, open := <-l.due:
+			if !open {
+				return
+			}
+		case <-alarm.C:
+			waiting, fire = false, true
+		case answer = <-l.ask:
+		}
+		uncovered := l.uncovered()
+		switch {
+		case answer != nil, fire && uncovered > 0,
+			uncovered >= checkpointEvery && time.Since(last) >= checkpointGap:
+			c, err := l.checkpoint()
+			last = time.Now()
+			if answer != nil {
+				answer <- checkpointAnswer{c, err}
+			}
+			// An error stays visible: the next caller of Checkpoint gets it, and
+			// Append fails by itself if the disk does.
+		case uncovered >= checkpointEvery && !waiting:
+			alarm.Reset(checkpointGap)
+			waiting = true
+		case uncovered > 0 && !waiting:
+			alarm.Reset(checkpointAfter)
+			waiting = true
+		}
+	}
+}
+
+func (l *Ledger) uncovered() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.head.size - l.signed.Size
+}
+
+// checkpoint signs the present tree and stores that. The entries are on disk
+// before the signature exists (L4), and the copy outside the database is there
+// before the first row inside, so that a missing copy always means something.
+func (l *Ledger) checkpoint() (Checkpoint, error) {
+	ctx := context.Background()
+	l.mu.Lock()
+	head, signed, signer, failed := l.head, l.signed, l.signer, l.failed
+	l.mu.Unlock()
+	if failed != nil || head.size == signed.Size {
+		return signed, failed
+	}
+	if err := l.db.Sync(); err != nil {
+		return Checkpoint{}, l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
+	}
+	c, err := sign(signer, head.size, head.root())
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if err := atomicfile.Write(filepath.Join(l.dir, headFile), c.Note, 0o600); err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: %w", ErrUnwritable, err)
+	}
+	err = l.db.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.StmtContext(ctx, l.stmts.checkpoint).ExecContext(ctx, checkpointTile(c.Size), c.Size, c.Note)
+		return err
+	})
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: storing checkpoint: %w", ErrUnwritable, err)
+	}
+	l.mu.Lock()
+	l.signed = c
+	l.mu.Unlock()
+	return c, nil
+}
