@@ -99,11 +99,6 @@ func runDocument(ctx context.Context, name, text, dir, bin string) []string {
 	if err != nil {
 		return append(wrong, err.Error())
 	}
-	defer func() {
-		if err := os.RemoveAll(home); err != nil {
-			wrong = append(wrong, err.Error())
-		}
-	}()
 	env := append(os.Environ(),
 		"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
 		"HOME="+dir,
@@ -127,6 +122,15 @@ func runDocument(ctx context.Context, name, text, dir, bin string) []string {
 		} else if !pattern(c.want).Match(out) {
 			wrong = append(wrong, fmt.Sprintf("%s: it printed:\n%swant:\n%s", c.at, out, strings.Join(c.want, "\n")))
 		}
+	}
+	if _, err := os.Stat(filepath.Join(home, "home")); err == nil {
+		stop := exec.CommandContext(ctx, filepath.Join(bin, "ringfence"), "engine", "stop", "--force")
+		stop.Env = env
+		// It fails if no engine runs, which is as well.
+		_ = stop.Run()
+	}
+	if err := os.RemoveAll(home); err != nil {
+		wrong = append(wrong, err.Error())
 	}
 	return wrong
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -41,7 +42,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(func() {
-				if err := os.RemoveAll(home); err != nil {
+				if err := endHome(home); err != nil {
 					t.Error(err)
 				}
 			})
@@ -65,6 +66,30 @@ func TestScripts(t *testing.T) {
 			return have, nil
 		},
 	})
+}
+
+// endHome ends the engine of the home in dir, if there is one, and removes dir.
+func endHome(dir string) error {
+	home := filepath.Join(dir, "home")
+	if _, err := os.Stat(home); err == nil {
+		stop := exec.Command("ringfence", "engine", "stop", "--force")
+		stop.Env = append(os.Environ(), "RINGFENCE_HOME="+home)
+		// It fails if no engine runs, which is as well.
+		_ = stop.Run()
+	}
+	// The engine may write its last lines after it has said that it ends.
+	deadline := time.After(10 * time.Second)
+	for {
+		err := os.RemoveAll(dir)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-deadline:
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // status is the command "status N PROGRAM [ARGUMENT…]".
