@@ -110,7 +110,8 @@ func (d *Desk) enter(q Question) (*entry, *call, error) {
 		return nil, nil, fmt.Errorf("%w: %d of this session, %d in all", ErrCrowded, n, len(d.open))
 	}
 	q.ID = d.newID()
-	e := &entry{q: q, calls: []*call{c}, next: 2}
+	d.asked++
+	e := &entry{q: q, order: d.asked, calls: []*call{c}, next: 2}
 	d.open[q.ID] = e
 	d.same[q.Digest] = e
 	d.count[q.Session]++

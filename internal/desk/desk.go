@@ -119,6 +119,7 @@ type Desk struct {
 	key  [32]byte // authenticates tokens; lives and dies with the desk
 
 	mu       sync.Mutex
+	asked    uint64              // questions so far
 	open     map[string]*entry   // by question id
 	same     map[[32]byte]*entry // by digest, to coalesce
 	count    map[string]int      // open questions by session

@@ -3,6 +3,8 @@ package desk
 import (
 	"cmp"
 	"encoding/hex"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -52,6 +54,17 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
 // MarshalText writes what [Sum.String] returns.
 func (s Sum) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads 64 hexadecimal digits.
+func (s *Sum) UnmarshalText(b []byte) error {
+	if len(b) != hex.EncodedLen(len(s)) {
+		return fmt.Errorf("reading a digest: %d characters, want %d", len(b), hex.EncodedLen(len(s)))
+	}
+	if _, err := hex.Decode(s[:], b); err != nil {
+		return fmt.Errorf("reading a digest: %w", err)
+	}
+	return nil
+}
 
 // A Question is one request as a person is shown it: resolved, bounded, and
 // bound to a digest.
@@ -109,6 +122,7 @@ type Answer struct {
 // An entry is one open question and the calls that wait on it.
 type entry struct {
 	q     Question
+	order uint64  // of asking
 	calls []*call // oldest first; never empty while the entry is open
 	next  uint64  // mark of the call that joins next
 }
@@ -186,13 +200,11 @@ func (d *Desk) List() []Question {
 }
 
 func (d *Desk) list() []Question {
-	all := make([]Question, 0, len(d.open))
-	for _, e := range d.open {
-		all = append(all, e.shown())
+	byAge := slices.SortedFunc(maps.Values(d.open), func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	all := make([]Question, len(byAge))
+	for i, e := range byAge {
+		all[i] = e.shown()
 	}
-	slices.SortFunc(all, func(a, b Question) int {
-		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.ID, b.ID))
-	})
 	return all
 }
 

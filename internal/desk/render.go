@@ -32,9 +32,9 @@ func Render(q Question) string {
 	for _, e := range q.Effects {
 		beneath := ""
 		if e.Tree {
-			beneath = "  and everything beneath"
+			beneath = "everything beneath " // before the agent's words, so that they cannot claim or deny it
 		}
-		line("           %-10s %s%s", Visible(string(e.Kind), maxName), Visible(e.Resource.Text, maxLine), beneath)
+		line("           %-10s %s%s", Visible(string(e.Kind), maxName), beneath, Visible(e.Resource.Text, maxLine))
 	}
 	line("  asked by")
 	for _, c := range q.Clauses {
