@@ -146,7 +146,7 @@ type fakeDecider struct {
 }
 
 func deciding(table string) *fakeDecider {
-	d := &fakeDecider{held: make(chan struct{}, 100), finished: map[string]int{}}
+	d := &fakeDecider{held: make(chan struct{}, 2*maxCalls), finished: map[string]int{}}
 	for l := range strings.Lines(table) {
 		d.table = append(d.table, strings.TrimSuffix(l, "\n"))
 	}

@@ -210,16 +210,16 @@ func (l *link) request(ctx context.Context, progress func(done, total []byte), b
 	if err == nil {
 		err = l.out.send(ctx, line)
 	}
-	if errors.Is(err, errClosed) && l.up() {
-		l.breach(errors.New("it closed its input"))
-	}
 	if err != nil {
+		l.deaf()
 		return answer{}, fmt.Errorf("not sent: %w", err)
 	}
 	select {
 	case a := <-fl.reply:
 		return a, nil
 	case <-l.down:
+	case <-l.out.done:
+		l.deaf()
 	case <-ctx.Done():
 		l.out.offer(notification("notifications/cancelled", append(strconv.AppendInt([]byte(`{"requestId":`), id, 10), '}')))
 		return answer{}, fmt.Errorf("sent, with unknown effect: %w", context.Cause(ctx))
@@ -229,6 +229,17 @@ func (l *link) request(ctx context.Context, progress func(done, total []byte), b
 		return a, nil
 	default:
 		return answer{}, fmt.Errorf("sent, with unknown effect: %w", l.reason())
+	}
+}
+
+// deaf takes the link down if nothing can be written any more.
+func (l *link) deaf() {
+	select {
+	case <-l.out.done:
+		if l.up() {
+			l.breach(errors.New("it closed its input"))
+		}
+	default:
 	}
 }
 

@@ -1,0 +1,124 @@
+package mediator
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// TestParseServers reads the files of testdata/servers: a section "in" and then
+// "error", or "warnings" and "out".
+func TestParseServers(t *testing.T) {
+	files, err := filepath.Glob("testdata/servers/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	lookup := func(name string) (string, bool) {
+		v, ok := map[string]string{"HOME": "/home/u", "EMPTY": "", "ODD": "${HOME}"}[name]
+		return v, ok
+	}
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in, name string
+		for _, f := range a.Files {
+			text := strings.TrimSpace(string(f.Data))
+			kind, rest, _ := strings.Cut(f.Name, " ")
+			if kind == "in" {
+				in, name = text, rest
+				continue
+			}
+			servers, warnings, err := ParseServers([]byte(in), lookup)
+			got := strings.Join(warnings, "\n")
+			switch {
+			case kind == "error" && err != nil:
+				got = err.Error()
+			case err != nil:
+				got = "error: " + err.Error()
+			case kind == "out":
+				got = describe(servers)
+			}
+			if got != text {
+				t.Errorf("%s: %s: %s is\n%s\nwant\n%s", file, name, kind, got, text)
+			}
+		}
+	}
+	if _, _, err := ParseServers([]byte(`{"mcpServers":{"a":{"command":"${HOME}/x"}}}`), nil); err == nil {
+		t.Error("variables are read without a lookup")
+	}
+}
+
+func describe(servers []Server) string {
+	var b strings.Builder
+	for _, s := range servers {
+		j, _ := json.Marshal(s)
+		fmt.Fprintf(&b, "%s\n", j)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestCheckName(t *testing.T) {
+	for name, want := range map[string]string{
+		"fs": "", "a-b_c9": "", "": "no name", "a__b": `"a_b" can`, "a_": `"a" can`, "_a": `"a" can`, "my server": `"my-server" can`,
+		"github.com/x": `"github-com-x" can`, "é": "cannot be", strings.Repeat("a", 41): `"` + strings.Repeat("a", 40) + `" can`,
+	} {
+		err := CheckName(name)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("CheckName(%q) = %v, want %q", name, err, want)
+		}
+	}
+}
+
+func FuzzParseServers(f *testing.F) {
+	f.Add([]byte(`{"mcpServers":{"a":{"command":"x","args":["${HOME}"],"env":{"K":"v"},"ringfence":{"timeout":"5s","paths":[]}}}}`))
+	f.Add([]byte(`{"mcpServers":{"a":{"ringfence":{"builtin":"git"},"disabled":true}}}`))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		servers, _, err := ParseServers(src, func(string) (string, bool) { return "", false })
+		if err != nil {
+			if !json.Valid(src) {
+				return
+			}
+			var line, column int
+			if n, _ := fmt.Sscanf(err.Error(), "%d:%d:", &line, &column); n != 2 || line < 1 || column < 1 {
+				t.Fatalf("no place in %q", err)
+			}
+			return
+		}
+		if !json.Valid(src) {
+			t.Fatalf("accepts %q", src)
+		}
+		for _, s := range servers {
+			if err := CheckName(s.Name); err != nil || (s.Command == "") == (s.Ringfence.Builtin == "") {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		}
+	})
+}
+
+// Property: a suggested name is a good name, and routes back to its server.
+func FuzzCheckName(f *testing.F) {
+	f.Add("my server", "read")
+	f.Add("a_", "_x__y")
+	f.Fuzz(func(t *testing.T, name, tool string) {
+		if err := CheckName(name); err != nil {
+			if _, after, ok := strings.Cut(err.Error(), "name of a server; "); ok {
+				var good string
+				if _, err := fmt.Sscanf(after, "%q can", &good); err != nil || CheckName(good) != nil {
+					t.Fatalf("%q suggests %q", name, after)
+				}
+			}
+			return
+		}
+		a, b := &server{cfg: Server{Name: name}}, &server{cfg: Server{Name: "other"}}
+		m := &Mediator{servers: []*server{a, b}, byName: map[string]*server{name: a}}
+		if s, got := m.route(m.wireName(a, tool)); s != a || got != tool {
+			t.Fatalf("%q and %q become %q", name, tool, got)
+		}
+	})
+}
