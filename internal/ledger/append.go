@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"ringfence/internal/act/strictjson"
 )
 
@@ -16,8 +18,9 @@ const (
 type request struct {
 	entries []Entry
 	durable bool
-	own     bool   // from the ledger itself
-	key     string // public key that the first entry puts in force, if any
+	own     bool        // from the ledger itself
+	key     string      // public key that the first entry puts in force, if any
+	signer  note.Signer // and its signer, if it takes the place of another
 	refs    []Ref
 	done    chan error // gets one value
 }

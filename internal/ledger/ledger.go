@@ -96,13 +96,15 @@ type Ledger struct {
 	workers  sync.WaitGroup // writer and syncer
 	signing  sync.WaitGroup // checkpointer
 
-	w writer // of the writer goroutine alone
+	w        writer     // of the writer goroutine alone
+	rotating sync.Mutex // held by Rotate
 
 	mu     sync.Mutex
 	signer note.Signer // in force for the next checkpoint
-	head   frontier    // what has been committed
-	signed Checkpoint  // the newest
-	failed error       // why nothing more is appended (L6)
+	public ed25519.PublicKey
+	head   frontier   // what has been committed
+	signed Checkpoint // the newest
+	failed error      // why nothing more is appended (L6)
 }
 
 // store is what the ledger needs of its database; tests put faults in between.

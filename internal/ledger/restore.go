@@ -57,7 +57,7 @@ func (l *Ledger) restore(ctx context.Context, o Options, head *Checkpoint) (*req
 	if err != nil {
 		return nil, err
 	}
-	l.head = l.w.tree
+	l.head, l.public = l.w.tree, o.Key.Public().(ed25519.PublicKey)
 	l.signer, err = signer(o.Key, l.origin)
 	if err != nil {
 		return nil, fmt.Errorf("the origin %q is not fit for a name: %w", l.origin, err)

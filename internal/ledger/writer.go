@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"golang.org/x/mod/sumdb/note"
 )
 
 const (
@@ -47,6 +49,7 @@ type draft struct {
 	sessions []sessionRow
 	tiles    []tileRow
 	keys     []keyRow
+	signer   note.Signer // takes over with this draft, if any
 }
 
 type sessionRow struct {
@@ -197,6 +200,9 @@ func (l *Ledger) adopt(d *draft) {
 	maps.Copy(l.w.chains, d.changed)
 	l.mu.Lock()
 	l.head = l.w.tree
+	if d.signer != nil {
+		l.signer = d.signer
+	}
 	l.mu.Unlock()
 }
 
@@ -217,6 +223,7 @@ func (d *draft) take(ctx context.Context, tx *sql.Tx, r *request, now func() tim
 	d.observe(now())
 	if r.key != "" {
 		d.keys = append(d.keys, keyRow{d.tree.size, r.key})
+		d.signer = r.signer
 	}
 	r.refs = make([]Ref, len(r.entries))
 	for i, e := range r.entries {

@@ -1,0 +1,341 @@
+package ledger
+
+import (
+	"context"
+	"crypto/ed25519"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"ringfence/internal/sys/keychain"
+)
+
+// An audit is one verification of a database.
+type audit struct {
+	head    *Checkpoint // the copy beside it
+	trusted []ed25519.PublicKey
+	upTo    int64 // entries to verify, -1 for all
+
+	v       Verification
+	seq     *sequence
+	tree    frontier
+	key     ed25519.PublicKey // in force
+	keys    int64             // how many there have been
+	unknown int64             // the first entry of an unknown version, -1 for none
+	names   []string          // of sessions, as the database says
+	firsts  []int64
+	sids    []int64 // of the entries in the incomplete tile
+	newest  Checkpoint
+	signer  ed25519.PublicKey // of newest
+	tiles   map[int]*cursor[tileRow]
+	notes   *cursor[noteRow]
+	tx      *sql.Tx
+	ctx     context.Context
+}
+
+type noteRow struct {
+	tile, size int64
+	note       []byte
+}
+
+// run verifies what tx sees. What is wrong with it goes into a.v; an error
+// means that it could not be read.
+func (a *audit) run(ctx context.Context, tx *sql.Tx) error {
+	a.ctx, a.tx, a.v.Index, a.unknown = ctx, tx, -1, -1
+	a.seq, a.tiles = newSequence(), map[int]*cursor[tileRow]{}
+	err := a.verify()
+	for _, c := range a.tiles {
+		c.rows.Close()
+	}
+	if errors.Is(err, ErrTampered) {
+		a.v.reject(err)
+		return nil
+	}
+	return err
+}
+
+func (a *audit) verify() error {
+	size, err := countEntries(a.ctx, a.tx)
+	if err != nil {
+		return fmt.Errorf("counting entries: %w", err)
+	}
+	if a.upTo < 0 || a.upTo > size {
+		a.upTo = size
+	}
+	if a.names, a.firsts, err = sessionNames(a.ctx, a.tx); err != nil {
+		return err
+	}
+	a.notes, err = openCursor(a.ctx, a.tx, scanNote, "SELECT tile, size, note FROM checkpoints ORDER BY tile")
+	if err != nil {
+		return err
+	}
+	defer a.notes.rows.Close()
+	if err := eachChecked(a.ctx, a.tx, a.upTo, a.entry); err != nil {
+		return err
+	}
+	if a.upTo == size {
+		if err := a.leftovers(size); err != nil {
+			return err
+		}
+	}
+	a.conclude()
+	return nil
+}
+
+// entry takes the next entry. parsed says why f is not valid, if so.
+func (a *audit) entry(idx, sid int64, f *leaf, hash [32]byte, parsed error) error {
+	switch {
+	case errors.Is(parsed, errVersion):
+		if a.unknown < 0 {
+			a.unknown = idx
+		}
+	case parsed != nil:
+		return divergence(idx, "%v", parsed)
+	case a.unknown < 0:
+		if err := a.inOrder(idx, sid, f, hash); err != nil {
+			return err
+		}
+	}
+	a.v.Entries++
+	a.sids = append(a.sids, sid)
+	var wrong error
+	a.tree.add(hash, func(t tileRoot) {
+		if wrong == nil {
+			wrong = a.tile(t)
+		}
+	})
+	if wrong != nil {
+		return wrong
+	}
+	return a.signatures()
+}
+
+// inOrder checks an entry against those before it.
+func (a *audit) inOrder(idx, sid int64, f *leaf, hash [32]byte) error {
+	if err := a.seq.next(idx, sid, f, hash); err != nil {
+		return err
+	}
+	if f.seq == 0 && (sid < 1 || sid > int64(len(a.names)) || a.names[sid-1] != string(f.session) || a.firsts[sid-1] != idx) {
+		return divergence(idx, "the database does not list it as the first of session %s", f.session)
+	}
+	if string(f.session) != SystemSession {
+		return nil
+	}
+	var public string
+	switch string(f.typ) {
+	case TypeOpen:
+		var body openBody
+		if err := decodeBody(f.body, &body); err != nil {
+			return divergence(idx, "%v", err)
+		}
+		public, a.v.Origin = body.Key, body.Origin
+	case TypeKey:
+		body, err := parseKeyChange(f.body, a.v.Origin, a.key)
+		if err != nil {
+			return divergence(idx, "%v", err)
+		}
+		public = body.To
+	default:
+		if idx == 0 {
+			return divergence(0, "a ledger begins with %s", TypeOpen)
+		}
+		return nil
+	}
+	if (idx == 0) != (string(f.typ) == TypeOpen) {
+		return divergence(idx, "a ledger begins, once, with %s", TypeOpen)
+	}
+	return a.newKey(idx, public)
+}
+
+// newKey puts a key in force, if the table of keys has it too.
+func (a *audit) newKey(idx int64, public string) (err error) {
+	if a.key, err = keychain.ParsePublic(public); err != nil {
+		return divergence(idx, "%v", err)
+	}
+	a.keys++
+	var listed string
+	err = a.tx.QueryRowContext(a.ctx, "SELECT public FROM keys WHERE idx = ?", idx).Scan(&listed)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("reading keys: %w", err)
+	}
+	if listed != public {
+		return divergence(idx, "the database lists another key than the entry")
+	}
+	return nil
+}
+
+// tile compares a tile with its row.
+func (a *audit) tile(t tileRoot) error {
+	c := a.tiles[t.level]
+	if c == nil {
+		var err error
+		c, err = openCursor(a.ctx, a.tx, scanTile, "SELECT id, root, sids FROM tiles WHERE id >= ? AND id < ? ORDER BY id", tileID(t.level, 0), tileID(t.level+1, 0))
+		if err != nil {
+			return err
+		}
+		a.tiles[t.level] = c
+	}
+	sids := []byte{}
+	if t.level == 1 {
+		sids = packSIDs(a.sids)
+		a.sids = a.sids[:0]
+	}
+	want := tileRow{tileID(t.level, t.n), t.hash, sids}
+	if got := c.row; !c.ok || got.id != want.id || got.root != want.root || !slices.Equal(got.sids, want.sids) {
+		return fmt.Errorf("%w: tile %d of level %d, which ends with entry %d, is not that of its entries", ErrTampered, t.n, t.level, a.tree.size)
+	}
+	return c.next()
+}
+
+// signatures verifies the checkpoints at the present size.
+func (a *audit) signatures() error {
+	for a.notes.ok && a.notes.row.size == a.tree.size {
+		n := a.notes.row
+		if n.tile != checkpointTile(n.size) {
+			return fmt.Errorf("%w: the checkpoint at size %d is out of place", ErrTampered, n.size)
+		}
+		if err := a.signature(n.note, "the checkpoint"); err != nil {
+			return err
+		}
+		a.v.Checkpoints++
+		if err := a.notes.next(); err != nil {
+			return err
+		}
+	}
+	if a.head != nil && a.head.Size == a.tree.size {
+		return a.signature(a.head.Note, headFile)
+	}
+	return nil
+}
+
+// signature verifies one checkpoint against the present tree.
+func (a *audit) signature(signed []byte, what string) error {
+	c, err := openCheckpoint(signed, a.key)
+	switch {
+	case err != nil && a.unknown >= 0:
+		return nil // the key may have changed in a way that we do not know
+	case err != nil:
+		return fmt.Errorf("%w: %s at size %d: %w", ErrTampered, what, a.tree.size, err)
+	case c.Size != a.tree.size || c.Origin != a.v.Origin:
+		return fmt.Errorf("%w: %s at size %d is one of %s at size %d", ErrTampered, what, a.tree.size, c.Origin, c.Size)
+	case c.Root != a.tree.root():
+		return a.locate(what)
+	}
+	a.newest, a.signer = c, a.key
+	return nil
+}
+
+// locate makes the error for entries that are well formed and chained, and not
+// those that were signed: all that is known is after which checkpoint they are.
+func (a *audit) locate(what string) error {
+	return &Divergence{a.newest.Size, fmt.Sprintf("from it on, up to entry %d, something is not as %s at size %d says", a.tree.size-1, what, a.tree.size)}
+}
+
+// leftovers finds rows that belong to no entry.
+func (a *audit) leftovers(size int64) error {
+	if a.notes.ok {
+		return &Divergence{size, fmt.Sprintf("it and what follows is gone, or a checkpoint is out of place: there is one of size %d", a.notes.row.size)}
+	}
+	if a.head != nil && a.head.Size > size {
+		return &Divergence{size, fmt.Sprintf("it and what follows is gone: %s covers %d entries", headFile, a.head.Size)}
+	}
+	if a.head == nil && a.v.Checkpoints > 0 {
+		return fmt.Errorf("%w: %s is gone", ErrTampered, headFile)
+	}
+	if a.unknown >= 0 {
+		return nil
+	}
+	tiles := int64(0)
+	for n := size / tileWidth; n > 0; n /= tileWidth {
+		tiles += n
+	}
+	for table, want := range map[string]int64{"sessions": int64(len(a.seq.chains)), "tiles": tiles, "keys": a.keys} {
+		var n int64
+		if err := a.tx.QueryRowContext(a.ctx, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+			return fmt.Errorf("counting %s: %w", table, err)
+		}
+		if n != want {
+			return fmt.Errorf("%w: the database lists %d %s, the entries have %d", ErrTampered, n, table, want)
+		}
+	}
+	return nil
+}
+
+// conclude sets the status when nothing is wrong.
+func (a *audit) conclude() {
+	v := &a.v
+	v.Size, v.Sessions = a.newest.Size, int64(len(a.seq.chains))
+	if a.signer != nil {
+		v.Key = keychain.KeyID(a.signer)
+	}
+	v.Status = Incomplete
+	switch {
+	case a.unknown >= 0:
+		v.Index = a.unknown
+		v.Reason = fmt.Sprintf("entry %d: %v", a.unknown, errVersion)
+	case a.signer == nil:
+		v.Reason = "there is no checkpoint"
+	case !trusts(a.trusted, a.signer):
+		v.Reason = fmt.Sprintf("signed by key %s, which is not among the trusted keys", v.Key)
+	case v.Size < v.Entries:
+		v.Reason = fmt.Sprintf("the last %d entries are not signed yet", v.Entries-v.Size)
+	default:
+		v.Status = Valid
+	}
+}
+
+func trusts(trusted []ed25519.PublicKey, key ed25519.PublicKey) bool {
+	return slices.ContainsFunc(trusted, func(k ed25519.PublicKey) bool { return k.Equal(key) })
+}
+
+// A cursor is a query whose rows are taken one by one while others go on in the
+// same transaction.
+type cursor[T any] struct {
+	rows *sql.Rows
+	scan func(*sql.Rows) (T, error)
+	row  T
+	ok   bool // row is valid
+}
+
+// openCursor runs a query and takes its first row.
+func openCursor[T any](ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) (T, error), query string, args ...any) (*cursor[T], error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading ledger: %w", err)
+	}
+	c := &cursor[T]{rows: rows, scan: scan}
+	if err := c.next(); err != nil {
+		return nil, errors.Join(err, rows.Close())
+	}
+	return c, nil
+}
+
+func (c *cursor[T]) next() (err error) {
+	if c.ok = c.rows.Next(); c.ok {
+		c.row, err = c.scan(c.rows)
+	} else {
+		err = c.rows.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("reading ledger: %w", err)
+	}
+	return nil
+}
+
+func scanNote(rows *sql.Rows) (n noteRow, err error) {
+	err = rows.Scan(&n.tile, &n.size, &n.note)
+	return n, err
+}
+
+func scanTile(rows *sql.Rows) (t tileRow, err error) {
+	var root []byte
+	if err := rows.Scan(&t.id, &root, &t.sids); err != nil {
+		return t, err
+	}
+	if len(root) != 32 {
+		return t, fmt.Errorf("%w: a tile root of %d bytes", ErrTampered, len(root))
+	}
+	t.root = [32]byte(root)
+	return t, nil
+}
