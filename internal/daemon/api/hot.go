@@ -15,7 +15,9 @@ func parseHeader(head []byte) (h header, err error) {
 		switch name {
 		case "id":
 			var n int64
-			n, err = c.number()
+			if n, err = c.number(); n < 0 {
+				err = fmt.Errorf("%w: negative id", errHeader)
+			}
 			h.ID = uint64(n)
 		case "method":
 			h.Method, err = c.str()
