@@ -290,7 +290,7 @@ func typesOf(on []Pattern) []act.ResourceType {
 // kindsOn returns the kinds on a type of resource that the clause speaks of.
 func (g *generator) kindsOn(on act.ResourceType) []act.Kind {
 	var kinds []act.Kind
-	for _, k := range act.Kinds() {
+	for _, k := range allKinds {
 		named := len(g.Kinds) == 0 && len(g.Groups) == 0 || slices.Contains(g.Kinds, k) || k == act.Call && len(g.Groups) > 0
 		if named && k.On() == on {
 			kinds = append(kinds, k)

@@ -31,7 +31,11 @@ var (
 	kindSend    = kindOf(act.Send)
 )
 
-func kindOf(k act.Kind) int { return slices.Index(act.Kinds(), k) }
+// allKinds are the kinds in the order that kindSet has them.
+var allKinds = act.Kinds()
+
+// kindOf returns the place of k in allKinds, -1 for an unknown kind.
+func kindOf(k act.Kind) int { return slices.Index(allKinds, k) }
 
 // waysOf returns the ways in which e can be allowed (reading 5 of decision
 // 0002). Fetch and send include connect and resolve, so what forbids these
@@ -247,10 +251,10 @@ func (a *answer) asked() []Asked {
 // layer decides for one layer, as DESIGN §5 defines: allowed now, or allowed if
 // everything were approved, or denied.
 func (d *decider) layer(l *layer, ways []way) answer {
-	j := judge{decider: d, layer: l, now: newApproved(l.approvals(d.q.Approved))}
+	j := judge{decider: d, layer: l, now: approved{l.approvals(d.q.Approved)}}
 	a := answer{layer: l}
-	for _, w := range ways {
-		if o := j.outcome(w, j.now); o.allows() {
+	for n, w := range ways {
+		if o := j.outcome(w, n, j.now); o.allows() {
 			a.verdict = act.Allow
 			a.grant, a.limited = o.grant()
 			break
@@ -268,17 +272,17 @@ func (d *decider) layer(l *layer, ways []way) answer {
 // escalate returns escalate with what to ask for, or deny.
 func (j *judge) escalate(ways []way) answer {
 	a := answer{layer: j.layer}
-	for _, w := range ways {
-		all := j.outcome(w, j.layer.every)
+	for n, w := range ways {
+		all := j.outcome(w, n, j.layer.every)
 		if !all.allows() {
 			if len(a.rules) == 0 {
 				a.rules = all.forbids
 			}
 			continue
 		}
-		waiting := j.outcome(w, j.now).forbids
+		waiting := j.outcome(w, n, j.now).forbids
 		ask := j.missing(waiting)
-		if granted := j.outcome(w, newApproved(append(ask, j.now.ids...))); !granted.allows() {
+		if granted := j.outcome(w, n, approved{append(ask, j.now.ids...)}); !granted.allows() {
 			waiting = append(waiting, all.permits[0])
 			ask = appendNew(ask, j.missing(all.permits[:1])...)
 		}

@@ -3,19 +3,21 @@ package policy
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
 )
 
 // callFacts are the facts of a query that are the same for all its effects.
 type callFacts struct {
-	principal types.Entity
-	tool      types.Entity // zero without a tool
+	principal types.EntityUID
+	persona   types.EntityUID
+	tool      types.EntityUID // zero without a tool
 	server    types.EntityUID
-	args      map[types.EntityType]types.RecordMap // by the type that holds them
 }
 
-// The ids of the entities that exist once in a call.
+// theCall is the id of entities that exist once in a call.
 const theCall = "call"
 
 func (f *callFacts) set(q *Query) error {
@@ -23,48 +25,22 @@ func (f *callFacts) set(q *Query) error {
 		return fmt.Errorf(`the principal %q is not "persona/agent"`, clip(q.Principal))
 	}
 	persona, _, _ := strings.Cut(q.Principal, "/")
-	f.principal = types.Entity{
-		UID:     uid(typeAgent, q.Principal),
-		Parents: types.NewEntityUIDSet(uid(typePersona, persona)),
-	}
+	f.principal, f.persona = uid(typeAgent, q.Principal), uid(typePersona, persona)
 	if q.Tool != "" {
 		server, tool, _ := strings.Cut(q.Tool, ".")
 		if server == "" || tool == "" {
 			return fmt.Errorf(`the tool %q is not "server.tool"`, clip(q.Tool))
 		}
-		f.server = uid(typeServer, server)
-		f.tool = types.Entity{UID: uid(typeTool, q.Tool), Parents: types.NewEntityUIDSet(f.server)}
+		f.tool, f.server = uid(typeTool, q.Tool), uid(typeServer, server)
 	}
 	for pointer, v := range q.Args {
-		if err := f.arg(types.String(pointer), v); err != nil {
-			return err
+		switch v.(type) {
+		case string, int64, bool:
+		default:
+			return fmt.Errorf("the argument %q is a %T, want string, int64 or bool", clip(pointer), v)
 		}
 	}
 	return nil
-}
-
-func (f *callFacts) arg(pointer types.String, v any) error {
-	switch v := v.(type) {
-	case string:
-		f.put(typeText, pointer, types.String(v))
-	case int64:
-		f.put(typeNumber, pointer, types.Long(v))
-	case bool:
-		f.put(typeFlag, pointer, types.Boolean(v))
-	default:
-		return fmt.Errorf("the argument %q is a %T, want string, int64 or bool", clip(string(pointer)), v)
-	}
-	return nil
-}
-
-func (f *callFacts) put(t types.EntityType, pointer types.String, v types.Value) {
-	if f.args == nil {
-		f.args = map[types.EntityType]types.RecordMap{}
-	}
-	if f.args[t] == nil {
-		f.args[t] = types.RecordMap{}
-	}
-	f.args[t][pointer] = v
 }
 
 func uid(t types.EntityType, id string) types.EntityUID {
@@ -77,117 +53,123 @@ func wellFormedPrincipal(s string) bool {
 	return ok && persona != "" && agent != "" && !strings.Contains(agent, "/")
 }
 
-// entities are the entities that the rules of one part can ask for. It is what
-// Cedar reads the hierarchy and attributes from; everything in it was worked out
-// before, and what no rule reads is left out.
-type entities struct {
-	action   types.Entity
-	resource types.Entity
-	judge    *judge
-	rules    []*rule
+// mostCount is what any larger count is taken for, so that sums stay in range.
+const mostCount = 1 << 60
+
+// count returns how many effects a limited clause of the layer has allowed in
+// its window, those of this very call included. Without counts it is absent.
+func (j *judge) count(local string) (types.Value, knowledge) {
+	c := j.layer.clauses[local]
+	if c == nil || c.limit == nil || j.q.Counts == nil {
+		return nil, absent
+	}
+	return types.Long(min(max(0, j.q.Counts(c.id)), mostCount) + j.granted[c.id]), given
 }
 
-func (j *judge) entities(p *part, rules []*rule, near []*node) *entities {
-	e := &entities{action: j.actions[p.kind], judge: j, rules: rules}
-	e.resource = types.Entity{UID: p.res.uid}
-	parents := make([]types.EntityUID, 0, 8)
-	for _, n := range near {
-		if n.uid != p.res.uid {
-			parents = append(parents, n.uid)
-		}
+// env returns all that Cedar's evaluator may ask for.
+func (j *judge) env(s *sheet, now approved) eval.Env {
+	return eval.Env{
+		Entities:  &entities{judge: j, sheet: s},
+		Principal: j.facts.principal,
+		Action:    j.actions[s.kind].UID,
+		Resource:  s.res.uid,
+		Context:   j.context(now),
 	}
-	e.resource.Parents = types.NewEntityUIDSet(parents...)
-	var attrs types.RecordMap
-	wanted := reads(rules)
-	for _, v := range p.res.values {
-		if wanted.has(v.name) {
-			if attrs == nil {
-				attrs = types.RecordMap{}
-			}
-			attrs[nameTexts[v.name]] = v.val
-		}
-	}
-	e.resource.Attributes = types.NewRecord(attrs)
-	return e
+}
+
+// entities are the entities that rules can ask for, made when they do.
+type entities struct {
+	judge *judge
+	sheet *sheet
 }
 
 // Get implements types.EntityGetter.
 func (e *entities) Get(id types.EntityUID) (types.Entity, bool) {
-	f := &e.judge.facts
+	j, facts := e.judge, &e.judge.facts
 	switch id {
-	case e.resource.UID:
-		return e.resource, true
-	case e.action.UID:
-		return e.action, true
-	case f.principal.UID:
-		return f.principal, true
-	case f.tool.UID:
-		return f.tool, true
+	case e.sheet.res.uid:
+		return e.resource(), true
+	case j.actions[e.sheet.kind].UID:
+		return j.actions[e.sheet.kind], true
+	case facts.principal:
+		return types.Entity{UID: id, Parents: types.NewEntityUIDSet(facts.persona)}, true
+	case facts.tool:
+		return types.Entity{UID: id, Parents: types.NewEntityUIDSet(facts.server)}, true
 	}
 	switch id.Type {
-	case typeText, typeNumber, typeFlag:
-		return types.Entity{UID: id, Tags: types.NewRecord(f.args[id.Type])}, true
-	case typeCounts:
-		return types.Entity{UID: id, Tags: e.judge.tally(e.rules)}, true
+	case typeText, typeNumber, typeFlag, typeCounts:
+		return types.Entity{UID: id, Tags: j.tags(id.Type)}, true
 	}
 	return types.Entity{}, false
 }
 
-// mostCount is what any larger count is taken for, so that sums stay in range.
-const mostCount = 1 << 60
-
-// tally returns the counts of the limited clauses of rules, those included that
-// effects of this very call have been allowed under.
-func (j *judge) tally(rules []*rule) types.Record {
-	counts := types.RecordMap{}
-	for _, r := range rules {
-		c := r.clause
-		if c.limit == nil || j.q.Counts == nil {
-			continue
-		}
-		local := strings.TrimPrefix(c.id, j.layer.prefix(""))
-		counts[types.String(local)] = types.Long(min(max(0, j.q.Counts(c.id)), mostCount) + j.granted[c.id])
+func (e *entities) resource() types.Entity {
+	var parents []types.EntityUID
+	for _, n := range e.sheet.near {
+		parents = append(parents, n.uid)
 	}
-	return types.NewRecord(counts)
+	attrs := types.RecordMap{}
+	for _, v := range e.sheet.res.values {
+		attrs[nameTexts[v.name]] = v.val
+	}
+	return types.Entity{
+		UID: e.sheet.res.uid, Parents: types.NewEntityUIDSet(parents...), Attributes: types.NewRecord(attrs),
+	}
 }
 
-// fixedArgs and fixedCounts are the parts of the context that are entities.
-var (
-	fixedArgs = types.NewRecord(types.RecordMap{
-		nameTexts[nameText]:   uid(typeText, theCall),
-		nameTexts[nameNumber]: uid(typeNumber, theCall),
-		nameTexts[nameFlag]:   uid(typeFlag, theCall),
-	})
-	fixedCounts = uid(typeCounts, theCall)
-)
-
-// context returns those attributes of the context that are in wanted.
-func (j *judge) context(wanted nameSet, a approved) types.Record {
-	if wanted&setOf(nameApproved, nameSession, nameTool, nameArgs, nameCounts, nameHour) == 0 {
-		return types.Record{}
-	}
-	c := types.RecordMap{}
-	if wanted.has(nameApproved) {
-		c[nameTexts[nameApproved]] = a.set
-	}
-	if wanted.has(nameSession) {
-		labels := make([]types.Value, len(j.q.Labels))
-		for i, l := range j.q.Labels {
-			labels[i] = types.String(l)
+// tags returns the arguments of one type, or the counts.
+func (j *judge) tags(t types.EntityType) types.Record {
+	tags := types.RecordMap{}
+	for local := range j.layer.clauses {
+		if n, known := j.count(local); t == typeCounts && known == given {
+			tags[types.String(local)] = n
 		}
-		c[nameTexts[nameSession]] = types.NewRecord(types.RecordMap{nameTexts[nameLabels]: types.NewSet(labels...)})
 	}
-	if wanted.has(nameTool) && j.q.Tool != "" {
-		c[nameTexts[nameTool]] = j.facts.tool.UID
+	for pointer, v := range j.q.Args {
+		switch v := v.(type) {
+		case string:
+			put(tags, t == typeText, pointer, types.String(v))
+		case int64:
+			put(tags, t == typeNumber, pointer, types.Long(v))
+		case bool:
+			put(tags, t == typeFlag, pointer, types.Boolean(v))
+		}
 	}
-	if wanted.has(nameArgs) {
-		c[nameTexts[nameArgs]] = fixedArgs
+	return types.NewRecord(tags)
+}
+
+func put(tags types.RecordMap, wanted bool, key string, v types.Value) {
+	if wanted {
+		tags[types.String(key)] = v
 	}
-	if wanted.has(nameCounts) {
-		c[nameTexts[nameCounts]] = fixedCounts
+}
+
+// context returns the context of the call.
+func (j *judge) context(now approved) types.Record {
+	labels := make([]types.Value, len(j.q.Labels))
+	for i, l := range j.q.Labels {
+		labels[i] = types.String(l)
 	}
-	if wanted.has(nameHour) && !j.q.Now.IsZero() {
-		c[nameTexts[nameHour]] = hour(j.q.Now)
+	ids := make([]types.Value, len(now.ids))
+	for i, id := range now.ids {
+		ids[i] = types.String(id)
+	}
+	c := types.RecordMap{
+		"approved": types.NewSet(ids...),
+		"session":  types.NewRecord(types.RecordMap{"labels": types.NewSet(labels...)}),
+		"counts":   uid(typeCounts, theCall),
+		"args": types.NewRecord(types.RecordMap{
+			"text": uid(typeText, theCall), "number": uid(typeNumber, theCall), "flag": uid(typeFlag, theCall),
+		}),
+	}
+	if j.q.Tool != "" {
+		c["tool"] = j.facts.tool
+	}
+	if !j.q.Now.IsZero() {
+		c["hour"] = hour(j.q.Now)
 	}
 	return types.NewRecord(c)
 }
+
+// hour returns the hour of the day in UTC.
+func hour(t time.Time) types.Long { return types.Long(t.UTC().Hour()) }

@@ -87,9 +87,9 @@ type value struct {
 	val  types.Value
 }
 
-// given says which facts a resolver may give for each type of resource, besides
+// factTypes says which facts a resolver may give for each type of resource, besides
 // [act.FactClass], and of which Go type they are.
-var given = map[act.ResourceType]map[string]any{
+var factTypes = map[act.ResourceType]map[string]any{
 	act.Path:    {act.FactExists: false},
 	act.Repo:    {act.FactNewRepo: false},
 	act.Remote:  {act.FactRemoteURL: "", act.FactRef: ""},
@@ -101,7 +101,7 @@ var given = map[act.ResourceType]map[string]any{
 // type of r, or not with that type.
 func checkFacts(r act.Resource) error {
 	for k, v := range r.Facts {
-		want, ok := given[r.Type][k]
+		want, ok := factTypes[r.Type][k]
 		if k == act.FactClass {
 			want, ok = "", true
 		}

@@ -20,7 +20,7 @@ type index struct {
 	tools     map[types.EntityUID]byKind // rules without a resource that ask for a tool or server
 	rest      byKind                     // rules without either
 	networks  []netip.Prefix
-	paths     []string           // of nodes of type Path, sorted
+	paths     []string              // of nodes of type Path, sorted
 	hosts     map[string][]portNode // nodes that are part of one host: ports, prefixes, URLs
 	hasPrefix bool
 }
@@ -154,7 +154,8 @@ func (x *index) place(r *rule) {
 		b.add(r)
 		x.tools[uid] = b
 	}
-	if len(tools) == 0 {
+	r.tools = len(tools) > 0
+	if !r.tools {
 		x.rest.add(r)
 	}
 }

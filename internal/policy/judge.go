@@ -2,33 +2,13 @@ package policy
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/types"
-	"github.com/cedar-policy/cedar-go/x/exp/eval"
-
-	"ringfence/internal/act"
 )
 
 // approved is a set of clauses of one layer, by local id.
 type approved struct {
 	ids []string
-	set types.Set
-}
-
-func newApproved(ids []string) approved {
-	if len(ids) == 0 {
-		return approved{}
-	}
-	values := make([]types.Value, len(ids))
-	for i, id := range ids {
-		values[i] = types.String(id)
-	}
-	return approved{ids, types.NewSet(values...)}
 }
 
 // approvals returns the local ids of those clauses of l that are in ids.
@@ -54,7 +34,16 @@ type judge struct {
 	*decider
 	layer *layer
 	now   approved
+	tried []*sheet // by way and part, made when first needed
 	errs  []error
+}
+
+// A sheet is what is known of one part before any approval is.
+type sheet struct {
+	*part
+	rules  []*rule // that can matter
+	near   []*node // what the resource is in
+	inside []*node // what may be in its region
 }
 
 // missing returns the clauses, by local id, that rules ask about and that are
@@ -90,29 +79,45 @@ func (o *outcome) grant() (*rule, bool) {
 	return o.permits[0], !o.derived
 }
 
-// outcome judges the parts of w with the given approvals.
-func (j *judge) outcome(w way, a approved) outcome {
+// sheet returns what is known of part i of way n.
+func (j *judge) sheet(w way, n, i int) *sheet {
+	const most = 4 // parts of a way
+	for len(j.tried) <= most*n+i {
+		j.tried = append(j.tried, nil)
+	}
+	s := j.tried[most*n+i]
+	if s == nil {
+		s = &sheet{part: &w[i]}
+		j.candidates(s)
+		j.tried[most*n+i] = s
+	}
+	return s
+}
+
+// outcome judges way w, the nth, with the given approvals.
+//
+// Of a tree a permit counts that holds for all of it, and a forbid that may hold
+// for some. Of a host the other way round: one URL that is allowed suffices.
+func (j *judge) outcome(w way, n int, now approved) outcome {
 	var o outcome
 	for i := range w {
-		rules, near, inside := j.candidates(&w[i])
-		if len(rules) == 0 {
-			continue
+		c := scene{sheet: j.sheet(w, n, i), judge: j, now: now}
+		o.derived = o.derived || c.permits && c.kind != w[0].kind
+		all := c.res.host == ""
+		for _, r := range c.rules {
+			t := c.eval(r.node)
+			if c.err != nil {
+				j.errs = append(j.errs, fmt.Errorf("rule %s: %w", r.id, c.err))
+				c.err = nil
+			}
+			switch {
+			case t == none, t == some && r.permit == all:
+			case r.permit:
+				o.permits = append(o.permits, r)
+			default:
+				o.forbids = append(o.forbids, r)
+			}
 		}
-		e := j.entities(&w[i], rules, near)
-		req := cedar.Request{
-			Principal: j.facts.principal.UID, Action: e.action.UID, Resource: w[i].res.uid,
-			Context: j.context(reads(rules), a),
-		}
-		if w[i].region {
-			o.derived = o.derived || w[i].kind != w[0].kind
-			j.judgeRegion(&w[i], rules, near, inside, e, req, &o)
-			continue
-		}
-		_, diag := cedar.Authorize(candidates(rules), e, req)
-		for _, err := range diag.Errors {
-			j.errs = append(j.errs, fmt.Errorf("rule %s: %s", err.PolicyID, err.Message))
-		}
-		o.add(rules, diag.Reasons)
 	}
 	byOrder := func(a, b *rule) int { return slices.Compare(a.order[:], b.order[:]) }
 	slices.SortFunc(o.forbids, byOrder)
@@ -120,114 +125,53 @@ func (j *judge) outcome(w way, a approved) outcome {
 	return o
 }
 
-// add adds the rules that reasons name; both are in the same order.
-func (o *outcome) add(rules []*rule, reasons []types.DiagnosticReason) {
-	for _, r := range rules {
-		if len(reasons) == 0 {
-			return
-		}
-		if types.PolicyID(r.id) == reasons[0].PolicyID {
-			reasons = reasons[1:]
-			o.put(r)
-		}
-	}
-}
-
-func (o *outcome) put(r *rule) {
-	if r.permit {
-		o.permits = append(o.permits, r)
-		return
-	}
-	o.forbids = append(o.forbids, r)
-}
-
-// judgeRegion judges rules for all resources of a region at once. For a tree, a
-// permit counts where it holds for all of it and a forbid where it may hold for
-// some; for a host, where one URL that is allowed suffices, the other way round.
-func (j *judge) judgeRegion(p *part, rules []*rule, near, inside []*node, e *entities, req cedar.Request, o *outcome) {
-	g := region{
-		typ: types.EntityType(act.Kinds()[p.kind].On()), root: p.res, near: near, inside: inside,
-		env: eval.Env{Entities: e, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: req.Context},
-	}
-	all := p.res.host == "" // a tree: allowed only if all of it is
-	for _, r := range rules {
-		t := g.holds(r)
-		if t == every || t == some && r.permit != all {
-			o.put(r)
-		}
-		for _, err := range g.errs {
-			j.errs = append(j.errs, fmt.Errorf("rule %s: %w", r.id, err))
-		}
-		g.errs = nil
-	}
-}
-
-// candidates lists rules for Cedar's own authorizer.
-type candidates []*rule
-
-// All implements cedar.PolicyIterator.
-func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
-	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for _, r := range c {
-			if !yield(cedar.PolicyID(r.id), r.policy) {
-				return
-			}
-		}
-	}
-}
-
-func reads(rules []*rule) nameSet {
-	var s nameSet
-	for _, r := range rules {
-		s |= r.reads
-	}
-	return s
-}
-
-// candidates returns the rules that can matter for p, and the nodes that its
-// resource is in (near) or that may be in its region (inside).
-func (j *judge) candidates(p *part) (rules []*rule, near, inside []*node) {
+// candidates fills in the rules that can matter for s.
+func (j *judge) candidates(s *sheet) {
 	x := &j.layer.index
-	add := func(found []*rule) {
-		for _, r := range found {
-			if j.counts(p, r) {
-				rules = append(rules, r)
-			}
-		}
+	s.near = x.known(s.res)
+	for _, n := range s.near {
+		j.add(s, n.rules)
 	}
-	near = x.known(p.res)
-	for _, n := range near {
-		add(n.rules.of(p.kind))
-	}
-	if p.region {
-		inside = j.inside(p, near)
-		for _, n := range inside {
-			add(n.rules.of(p.kind))
+	if s.region {
+		s.inside = j.inside(s)
+		for _, n := range s.inside {
+			j.add(s, n.rules)
 		}
 	}
 	if len(x.tools) > 0 && j.q.Tool != "" {
-		ofTool := x.tools[j.facts.tool.UID].of(p.kind)
-		add(ofTool)
-		for _, r := range x.tools[j.facts.server].of(p.kind) {
-			if !slices.Contains(ofTool, r) {
-				add([]*rule{r})
-			}
-		}
+		j.add(s, x.tools[j.facts.tool])
+		j.add(s, x.tools[j.facts.server])
 	}
-	add(x.rest.of(p.kind))
-	return rules, near, inside
+	j.add(s, x.rest)
 }
 
-// inside returns the nodes that may be in the region of p and are not near.
-func (j *judge) inside(p *part, near []*node) []*node {
+// add adds those of found that count and can match.
+func (j *judge) add(s *sheet, found byKind) {
+	for _, r := range found.of(s.kind) {
+		if j.counts(s.part, r) && !s.lacks(r.requires) && !(r.tools && slices.Contains(s.rules, r)) {
+			s.rules = append(s.rules, r)
+		}
+	}
+}
+
+// lacks reports whether one of the attributes is not there for certain.
+func (s *sheet) lacks(required nameSet) bool {
+	if s.region {
+		required &= setOf(nameClass)
+	}
+	return required&^s.res.has != 0
+}
+
+// inside returns the nodes that may be in the region of s and are not near.
+func (j *judge) inside(s *sheet) []*node {
 	var found, own []*node
-	if p.res.host == "" {
-		found = j.layer.below(string(p.res.uid.ID))
+	if s.res.host == "" {
+		found = j.layer.below(string(s.res.uid.ID))
 	} else {
-		found = j.layer.parts(p.res.host, p.res.port)
+		found = j.layer.parts(s.res.host, s.res.port)
 	}
 	seen := map[*node]bool{}
-	for _, n := range near {
+	for _, n := range s.near {
 		seen[n] = true
 	}
 	for _, n := range found {
@@ -262,6 +206,3 @@ func (j *judge) expired(r *rule) bool {
 func (r *resource) private() bool {
 	return r.host != "" && r.uid.Type != typeRecipient && privateHost(r.host)
 }
-
-// hour returns the hour of the day in UTC.
-func hour(t time.Time) types.Long { return types.Long(t.UTC().Hour()) }

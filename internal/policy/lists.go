@@ -41,7 +41,7 @@ func memberUIDs(m string, kinds kindSet, b Binding) ([]types.EntityUID, error) {
 	}
 	var uids []types.EntityUID
 	kinds.each(func(i int) {
-		for _, uid := range memberOn(m, act.Kinds()[i].On()) {
+		for _, uid := range memberOn(m, allKinds[i].On()) {
 			if !slices.Contains(uids, uid) {
 				uids = append(uids, uid)
 			}

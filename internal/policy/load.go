@@ -73,12 +73,14 @@ type rule struct {
 	clause    *clauseInfo
 	policy    *cedar.Policy
 	tree      *ast.Policy
-	node      ast.IsNode // scope and conditions as one expression
+	node      ast.IsNode // scope and conditions as one expression, without the action
 	permit    bool
 	public    bool // a permit that does not count for private hosts
 	order     [2]int
 	kinds     kindSet
-	reads     nameSet
+	reads     nameSet // attributes that it may read
+	requires  nameSet // attributes of the resource without which it cannot match
+	tools     bool    // it asks for a tool, and is indexed by that
 	expires   time.Time
 	approvals []string // local ids of the clauses it asks about
 	uids      []types.EntityUID
@@ -89,7 +91,7 @@ type kindSet uint32
 
 func kindsOf(ks ...act.Kind) kindSet {
 	var s kindSet
-	for i, k := range act.Kinds() {
+	for i, k := range allKinds {
 		if slices.Contains(ks, k) {
 			s |= 1 << i
 		}
@@ -213,7 +215,7 @@ func (v *validator) layer(l Layer, b Binding) (*layer, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(out.rules, func(a, b *rule) int { return slices.Compare(a.order[:], b.order[:]) })
-	out.every = newApproved(slices.Sorted(maps.Keys(out.clauses)))
+	out.every = approved{slices.Sorted(maps.Keys(out.clauses))}
 	out.index = newIndex(out.rules)
 	if err := out.fill(out.rules, l.Lists, b); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.File, err)
@@ -224,9 +226,11 @@ func (v *validator) layer(l Layer, b Binding) (*layer, error) {
 // rule checks one policy and works out what the index and the decision need.
 func (v *validator) rule(l *layer, ordinal int, policy *cedar.Policy) (*rule, error) {
 	tree := (*ast.Policy)(policy.AST())
+	anyKind := *tree
+	anyKind.Action = ast.ScopeTypeAll{}
 	r := &rule{
 		policy: policy, tree: tree, permit: tree.Effect == ast.EffectPermit,
-		node: eval.PolicyToNode(tree).AsIsNode(),
+		node: eval.PolicyToNode(&anyKind).AsIsNode(),
 	}
 	if err := r.annotations(l, ordinal); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@
 //
 // Invariants:
 //
-//	P1  Only Cedar decides. The index picks the rules that can matter; leaving
-//	    out a rule never changes an answer.
+//	P1  Only Cedar decides. The index picks the rules that can match; a rule it
+//	    leaves out would not have matched, so it never changes an answer.
 //	P2  Deny by default. The zero [Decision], a nil [Policy], an unknown kind,
 //	    principal or type of fact, and any evaluation error deny.
 //	P3  More approval never turns an answer for the worse: approved(c) occurs

@@ -57,11 +57,15 @@ type resource struct {
 	uid    types.EntityUID
 	up     []types.EntityUID
 	values []value
-	host   string // of a Host, URL or Remote; "" if it has none
-	port   string // "" if any
+	has    nameSet // the names of values
+	host   string  // of a Host, URL or Remote; "" if it has none
+	port   string  // "" if any
 }
 
-func (r *resource) set(n name, v types.Value) { r.values = append(r.values, value{n, v}) }
+func (r *resource) set(n name, v types.Value) {
+	r.values = append(r.values, value{n, v})
+	r.has |= setOf(n)
+}
 
 func (r *resource) beneath(t types.EntityType, id string) {
 	r.up = append(r.up, types.EntityUID{Type: t, ID: types.String(id)})

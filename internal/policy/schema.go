@@ -50,7 +50,7 @@ func newValidator(text []byte) (*validator, error) {
 // its groups as parents.
 func (v *validator) actions() []types.Entity {
 	var all []types.Entity
-	for _, k := range act.Kinds() {
+	for _, k := range allKinds {
 		uid := actionUID(k)
 		all = append(all, types.Entity{UID: uid, Parents: v.schema.Actions[uid].Entity.Parents})
 	}
@@ -85,7 +85,9 @@ func (v *validator) check(r *rule) error {
 		case ast.NodeTypeGetTag:
 			counts = counts && r.ownCount(n.BinaryNode)
 		case ast.NodeValue:
-			r.mention(n.Value)
+			if uid, ok := n.Value.(types.EntityUID); ok {
+				r.uids = append(r.uids, uid)
+			}
 		}
 		return true
 	})
@@ -104,8 +106,25 @@ func (v *validator) check(r *rule) error {
 		if err := r.approval(c.Body, r.permit == bool(c.Condition)); err != nil {
 			return err
 		}
+		if c.Condition == ast.ConditionWhen {
+			r.requires |= required(c.Body)
+		}
 	}
 	return nil
+}
+
+// required returns the attributes that a condition asks the resource to have
+// before anything else of it can matter.
+func required(n ast.IsNode) nameSet {
+	switch n := n.(type) {
+	case ast.NodeTypeAnd:
+		return required(n.Left) | required(n.Right)
+	case ast.NodeTypeHas:
+		if isVar(n.Arg, "resource") {
+			return nameOf(n.Value)
+		}
+	}
+	return 0
 }
 
 func isContext(n ast.IsNode) int {
@@ -125,18 +144,6 @@ func (r *rule) ownCount(n ast.BinaryNode) bool {
 	key, _ := n.Right.(ast.NodeValue)
 	id, _ := key.Value.(types.String)
 	return r.permit && r.clause.limit != nil && string(id) == r.clause.local
-}
-
-// mention notes the entities in v, which is an entity or a set of them.
-func (r *rule) mention(v types.Value) {
-	switch v := v.(type) {
-	case types.EntityUID:
-		r.uids = append(r.uids, v)
-	case types.Set:
-		for e := range v.All() {
-			r.mention(e)
-		}
-	}
 }
 
 // explain turns the findings of the validator into one error, and adds what was
@@ -212,7 +219,7 @@ func (v *validator) onType(tree *ast.Policy) kindSet {
 		on = r.Type
 	}
 	var s kindSet
-	for i, k := range act.Kinds() {
+	for i, k := range allKinds {
 		if on == "" || on == types.EntityType(k.On()) {
 			s |= 1 << i
 		}
@@ -301,7 +308,7 @@ func namesHost(tree *ast.Policy) bool {
 }
 
 func isResource(t types.EntityType) bool {
-	return slices.ContainsFunc(act.Kinds(), func(k act.Kind) bool { return t == types.EntityType(k.On()) })
+	return slices.ContainsFunc(allKinds, func(k act.Kind) bool { return t == types.EntityType(k.On()) })
 }
 
 // checkID returns an error if an id is one that no resource can have, so that a
