@@ -1,0 +1,491 @@
+package constitution
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/policy"
+)
+
+// conditions are the parts of a sentence that say when it holds.
+type conditions struct {
+	when    []policy.Condition
+	unless  []policy.Condition // "without force": all together leave an effect out
+	hours   [][2]int64         // "outside 9 to 17": hours that leave an effect out
+	limit   *policy.Limit
+	expires *time.Time
+	because string
+	except  []exception
+	assent  assent
+	quorum  quorum
+	only    bool // "only in …"
+	onlyAt  int
+}
+
+// An exception is one thing that "except" leaves out.
+type exception struct {
+	at, end int
+	objects []object
+	mods    []mod
+	action  *action
+	when    []policy.Condition
+	hours   [][2]int64
+}
+
+func (c *conditions) empty() bool {
+	return len(c.when) == 0 && len(c.unless) == 0 && len(c.hours) == 0 && c.limit == nil && c.expires == nil && len(c.except) == 0 && !c.only
+}
+
+// condition reads one condition, exception, limit, end, reason or phrase about
+// approval.
+func (p *parser) condition(c *conditions) bool {
+	start := p.i
+	if a := p.assent(&c.quorum); a != notSaid {
+		if c.assent != notSaid && c.assent != a {
+			return p.wrong(start, "", "the sentence speaks of approval twice")
+		}
+		c.assent = a
+		return true
+	}
+	if p.peek().is(",") || p.peek().is("and") || p.peek().is("but") {
+		p.i++
+		p.accept("but", "and")
+	}
+	if p.reason(c) || p.exceptions(c) || p.touched(c) || p.limit(c) || p.until(c) || p.hoursOfDay(c) || p.argument(c) {
+		return true
+	}
+	p.i = start
+	return false
+}
+
+func (p *parser) reason(c *conditions) bool {
+	start := p.i
+	if !p.accept("because", "—") || p.toks[start].is("—") && !p.accept("because") {
+		p.i = start
+		return false
+	}
+	from := p.i
+	for p.more() && !p.peek().is(")") {
+		p.i++
+	}
+	if p.i == from {
+		return p.wrong(p.i, "", "a reason should follow")
+	}
+	c.because = textOf(p.toks[from:p.i])
+	return true
+}
+
+var labelLeads = table(`
+after|once|when|if|while it|you|the_agent|they|this_session|the_session|a_session? has|have|had? read|seen|fetched|touched|opened|visited|received|loaded|handled|viewed|encountered
+after|once reading|seeing|fetching|touching|opening|visiting|receiving|loading|handling|viewing|encountering
+in|within a|any? session|sessions that|which has|have read|seen|fetched|touched|opened|visited
+once|after|when|if it|the_session|this_session|the_agent|you? is|has_been tainted|touched by
+`)
+
+var labelLacks = table(`
+before|until it|you|the_agent|they? has|have|had? read|seen|fetched|touched|opened|visited|received|reads|fetches|opens|visits
+before|until reading|seeing|fetching|touching|opening|visiting
+unless|except_when|except_after|except_if it|you|the_agent|they|the_session|this_session? has|have read|seen|fetched|touched|opened|visited
+if|while|when|as_long_as it|you|the_agent|they|the_session|this_session has|have not yet? read|seen|fetched|touched|opened|visited
+as_long_as|while|if no|none
+`)
+
+var labelObjects = map[act.Label]func() []phrase{
+	act.LabelUntrusted: table(`
+a|any|the? page|pages|site|sites|external? content|text|data|material? from? the? web|internet|strangers?
+untrusted-content
+a|any|the? page|site
+external|untrusted|foreign|unknown|third-party|web content|text|data|material|pages|input|sources|sites
+content|text|data|anything from the web|internet|outside
+anything|something|content untrusted
+the web|internet
+`),
+	act.LabelPrivate: table(`
+private|personal|confidential|sensitive|private-data data|information|files|content?
+anything|something private|confidential|personal
+`),
+	act.LabelSecret: table(`
+a|any|the? secret|secrets|credential|credentials|password|passwords|token|tokens|api-key|private-key
+`),
+}
+
+// touched reads what the session has touched: "after reading a web page".
+func (p *parser) touched(c *conditions) bool {
+	start := p.i
+	op := "has"
+	if !p.matchAny(labelLeads(), nil) {
+		if !p.matchAny(labelLacks(), nil) {
+			return false
+		}
+		op = "lacks"
+	}
+	labels := p.labels()
+	if len(labels) == 0 {
+		p.i = start
+		return false
+	}
+	if len(labels) > 1 && op == "has" {
+		return p.wrong(start, "write a sentence for each", "one of several conditions is more than one sentence can hold")
+	}
+	for _, l := range labels {
+		c.when = append(c.when, policy.Condition{Fact: policy.FactLabel, Op: op, Value: string(l)})
+	}
+	return true
+}
+
+func (p *parser) labels() []act.Label {
+	var found []act.Label
+	for {
+		start := p.i
+		if len(found) > 0 && !p.joint() {
+			return found
+		}
+		ok := false
+		for _, l := range []act.Label{act.LabelUntrusted, act.LabelPrivate, act.LabelSecret} {
+			if p.matchAny(labelObjects[l](), nil) {
+				if !slices.Contains(found, l) {
+					found = append(found, l)
+				}
+				ok = true
+				break
+			}
+		}
+		if !ok {
+			p.i = start
+			return found
+		}
+	}
+}
+
+var windows = map[string]time.Duration{
+	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
+	"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": 7 * 24 * time.Hour,
+	"session": 0, "run": 0, "task": 0, "conversation": 0,
+}
+
+// limit reads "at most 20 times an hour", "twice a day", "up to 5 per session".
+func (p *parser) limit(c *conditions) bool {
+	start := p.i
+	p.accept("and")
+	most := p.accept("at-most", "max", "maximum")
+	n := int64(0)
+	switch t := p.peek(); {
+	case t.kind == number && most || t.kind == number && (p.peekAt(1).is("times") || p.peekAt(1).is("per")):
+		n = t.n
+		p.i++
+	case t.is("once") && (most || p.windowAhead(1)):
+		n, p.i = 1, p.i+1
+	case t.is("twice") && (most || p.windowAhead(1)):
+		n, p.i = 2, p.i+1
+	default:
+		if t.is("more-than") {
+			p.wrong(p.i, "may … at most 20 times an hour", "a limit belongs to what is allowed")
+		}
+		p.i = start
+		return false
+	}
+	p.accept("times", "time")
+	if words().nouns[p.peek().low] != "" {
+		p.i++
+	}
+	l, ok := p.window()
+	if !ok {
+		p.wrong(p.i, "at most 20 times an hour", "a limit needs a span of time: an hour, a day, a session")
+		p.i = start
+		return false
+	}
+	if n < 1 || c.limit != nil {
+		return p.wrong(start, "", "a limit is one number of at least 1")
+	}
+	l.Count = n
+	c.limit = &l
+	return true
+}
+
+func (p *parser) windowAhead(n int) bool {
+	t := p.peekAt(n)
+	return t.is("a") || t.is("an") || t.is("per") || t.is("each") || t.is("every") || t.is("in")
+}
+
+// window reads "an hour", "per session", "in 10 minutes".
+func (p *parser) window() (policy.Limit, bool) {
+	start := p.i
+	times := int64(1)
+	p.accept("in", "within")
+	p.accept("a", "an", "per", "each", "every", "any", "one", "the")
+	if t := p.peek(); t.kind == number {
+		times = max(1, t.n)
+		p.i++
+	}
+	unit := p.peek().low
+	span, ok := windows[unit]
+	if !ok {
+		unit = strings.TrimSuffix(unit, "s")
+		span, ok = windows[unit]
+	}
+	if !ok {
+		p.miss(p.i)
+		p.i = start
+		return policy.Limit{}, false
+	}
+	p.i++
+	return policy.Limit{Window: span * time.Duration(times), PerSession: span == 0}, true
+}
+
+// until reads the end of a clause: a day, which is included, or a moment.
+func (p *parser) until(c *conditions) bool {
+	start := p.i
+	if !p.accept("until", "till", "through", "before") {
+		return false
+	}
+	lead := p.toks[start].low
+	p.accept("the", "end")
+	p.accept("of")
+	at, day, ok := p.date()
+	if !ok {
+		p.i = start
+		return false
+	}
+	if day && lead != "before" {
+		at = at.AddDate(0, 0, 1)
+	}
+	c.expires = &at
+	return true
+}
+
+var months = strings.Fields("january february march april may june july august september october november december")
+
+// date reads 2027-01-31, a moment as in RFC 3339, "31 January 2027" or "January
+// 31, 2027". Days begin at 00:00 UTC.
+func (p *parser) date() (at time.Time, day, ok bool) {
+	t := p.peek()
+	if d, err := time.Parse(time.DateOnly, t.text); err == nil {
+		p.i++
+		return d, true, true
+	}
+	if d, err := time.Parse(time.RFC3339, strings.ToUpper(t.text)); err == nil {
+		p.i++
+		return d.UTC(), false, true
+	}
+	d, m, y := t, p.peekAt(1), p.peekAt(2)
+	n := 3
+	if slices.Contains(months, t.low) {
+		d, m = m, t
+		if y.is(",") {
+			y, n = p.peekAt(3), 4
+		}
+	}
+	month := slices.Index(months, m.low)
+	if month < 0 || d.kind != number || y.kind != number || y.n < 1000 {
+		return time.Time{}, false, p.miss(p.i)
+	}
+	p.i += n
+	at = time.Date(int(y.n), time.Month(month+1), int(d.n), 0, 0, 0, 0, time.UTC)
+	return at, true, at.Day() == int(d.n)
+}
+
+// hoursOfDay reads "between 9 and 17 UTC" and "outside 9:00-17:00 UTC".
+func (p *parser) hoursOfDay(c *conditions) bool {
+	start := p.i
+	not := p.accept("outside")
+	if !p.accept("between", "from", "during") && !not {
+		return false
+	}
+	p.accept("of", "the", "hours")
+	from, to, ok := p.hourRange()
+	if !ok {
+		p.i = start
+		return false
+	}
+	p.accept("o'clock", "hours")
+	if !p.accept("utc", "gmt") {
+		return p.wrong(p.i, "between 9 and 17 UTC", "hours are those of UTC: say so")
+	}
+	p.accept("time")
+	if not {
+		c.hours = append(c.hours, [2]int64{from, to})
+		return true
+	}
+	if from >= to { // over midnight: outside the hours between
+		c.hours = append(c.hours, [2]int64{to, from})
+		return true
+	}
+	c.when = append(c.when, policy.Condition{Fact: policy.FactHour, Op: ">=", Value: from},
+		policy.Condition{Fact: policy.FactHour, Op: "<", Value: to})
+	return true
+}
+
+func (p *parser) hourRange() (from, to int64, ok bool) {
+	t := p.peek()
+	if a, b, cut := strings.Cut(strings.ReplaceAll(t.text, "–", "-"), "-"); cut {
+		from, okFrom := hourOf(a)
+		to, okTo := hourOf(b)
+		p.i++
+		return from, to, okFrom && okTo
+	}
+	from, ok = p.hour()
+	if !ok || !p.accept("and", "to", "until", "—") {
+		return 0, 0, false
+	}
+	to, ok = p.hour()
+	return from, to, ok
+}
+
+func (p *parser) hour() (int64, bool) {
+	t := p.peek()
+	h, ok := hourOf(t.low)
+	if !ok {
+		return 0, p.miss(p.i)
+	}
+	p.i++
+	if h < 13 && p.accept("pm", "p.m.") && h < 12 {
+		h += 12
+	}
+	p.accept("am", "a.m.", "o'clock")
+	return h, true
+}
+
+// hourOf reads 9, 09:00, 9am or 5pm.
+func hourOf(s string) (int64, bool) {
+	s = strings.TrimSuffix(s, ":00")
+	pm := strings.HasSuffix(s, "pm")
+	n, ok := numberOf(strings.TrimSuffix(strings.TrimSuffix(s, "am"), "pm"))
+	if len(s) > 1 && s[0] == '0' && !ok {
+		n, ok = numberOf(s[1:])
+	}
+	if pm && n < 12 {
+		n += 12
+	}
+	return n, ok && n <= 24
+}
+
+// argument reads a test of an argument of the call: "with force", "without
+// dryRun", "with method set to merge".
+func (p *parser) argument(c *conditions) bool {
+	start := p.i
+	if !p.accept("with", "without", "when", "where", "if") {
+		return false
+	}
+	lead := p.toks[start].low
+	p.accept("the", "an", "a")
+	argued := p.accept("argument", "flag", "option", "parameter")
+	t := p.peek()
+	if t.at < 0 || t.kind == punct || t.kind == number || t.group == 0 && (contains(stopWords, t.low) || contains(grammarWords, t.low) || contains(approvalWords, t.low) || t.kind == list) {
+		p.miss(p.i)
+		p.i = start
+		return false
+	}
+	value := any(true)
+	name := strings.TrimLeft(t.text, "-")
+	if n, v, ok := strings.Cut(name, "="); ok {
+		name, value = n, literal(v)
+		p.i++
+	} else {
+		p.i++
+		if p.accept("=", "is", "equals") || p.match(parsePhrase("set to"), nil) || p.match(parsePhrase("equal to"), nil) {
+			v := p.peek()
+			if v.at < 0 || v.kind == punct {
+				return p.wrong(p.i, "", "a value should follow")
+			}
+			value = literal(v.text)
+			p.i++
+		} else if lead == "when" || lead == "where" || lead == "if" {
+			p.miss(p.i)
+			p.i = start
+			return false
+		}
+	}
+	if !argued && t.group == 0 && !strings.HasPrefix(t.text, "-") && !strings.HasPrefix(t.text, "/") && name != "force" && value == any(true) && known(strings.ToLower(name)) {
+		p.miss(p.i - 1)
+		p.i = start
+		return false
+	}
+	test := policy.Condition{Fact: "arg:/" + strings.TrimPrefix(name, "/"), Op: "==", Value: value}
+	if lead == "without" {
+		c.unless = append(c.unless, test)
+	} else {
+		c.when = append(c.when, test)
+	}
+	return true
+}
+
+// literal reads a value: true, false, a number, or text.
+func literal(s string) any {
+	switch s {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	if n, ok := numberOf(s); ok && strings.Trim(s, "0123456789") == "" {
+		return n
+	}
+	return s
+}
+
+// exceptions reads "except …", "but not …", "unless it is in …".
+func (p *parser) exceptions(c *conditions) bool {
+	start := p.i
+	unless := p.accept("unless")
+	if !unless && !p.accept("except") {
+		p.i = start
+		return false
+	}
+	p.accept("for", "only")
+	if unless && !p.match(parsePhrase("it|they|that|this|the_file|the_site|the_host|the_path|the_branch|the_recipient|the_program is|are"), nil) {
+		p.miss(p.i)
+		p.i = start
+		return false
+	}
+	n := len(c.except)
+	for {
+		joint := p.i
+		if len(c.except) > n && (!p.joint() || p.startsFrame()) {
+			p.i = joint
+			break
+		}
+		e, ok := p.exception()
+		if !ok {
+			p.i = joint
+			break
+		}
+		c.except = append(c.except, e)
+	}
+	if len(c.except) == n {
+		p.miss(p.i)
+		p.i = start
+		return false
+	}
+	return true
+}
+
+func (p *parser) exception() (exception, bool) {
+	e := exception{at: p.i}
+	p.skip(" to the ")
+	var c conditions
+	if p.touched(&c) || p.hoursOfDay(&c) || p.argument(&c) {
+		e.when, e.hours, e.end = c.when, c.hours, p.i
+		return e, len(c.unless) == 0
+	}
+	if m, ok := p.mod("", 1); ok {
+		e.mods, e.end = []mod{m}, p.i
+		return e, true
+	}
+	start := p.i
+	a := action{at: start}
+	if p.verbs(&a); len(a.verbs) > 0 {
+		p.objects(&a, a.verbs[len(a.verbs)-1].sense)
+		a.end = p.i
+		e.action, e.end = &a, p.i
+		return e, true
+	}
+	p.i = start
+	o, ok := p.object("", 1)
+	if !ok {
+		return e, false
+	}
+	e.objects, e.end = []object{o}, p.i
+	return e, true
+}

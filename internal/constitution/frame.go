@@ -1,0 +1,548 @@
+package constitution
+
+import (
+	"strings"
+
+	"ringfence/internal/policy"
+)
+
+// A statement is one sentence, or one part of it that has a verb of its own.
+type statement struct {
+	toks     []token
+	modality policy.Modality
+	who      []string
+	actions  []action
+	front    conditions // what stands before the subject; holds for all actions
+	places   []mod      // the same
+	quorum   quorum
+	always   bool // "always needs approval": asked even where something else allows
+	only     bool // "may only …"
+	readOnly bool // "is read-only"
+	advice   bool
+}
+
+// modal words, by what they make of a sentence.
+var (
+	mayFrames = table(`
+may|can|could
+may|can|could freely|always|also
+must|should|shall may-be
+`)
+	onlyFrames = table(`
+may|can|must|should only
+`)
+	neverFrames = table(`
+may|can|must|should|shall|could|will|would not|never
+may|can|must|should|shall|could|will|would not|never ever|directly|automatically
+must|should|shall not|never may-be
+never
+do|does not
+do|does not ever
+must|should refuse|decline to
+is|are not|never allowed|permitted|authorized|free|able|supposed to
+is|are strictly? forbidden|prohibited|banned|barred|prevented|kept from
+is|are strictly? forbidden to
+must|should|shall avoid
+under no circumstances|circumstance
+`)
+	askFrames = table(`
+must|should|shall|will? always? first? ask|asks|consult <who>? first? before
+must|should|shall|will? always? first? ask|asks <who>? for <approval> first? before|to|for|prior_to
+must|should|shall|will? always? first? ask|asks for <approval> from <who> before|to|for|prior_to
+must|should|shall|will? always? first? ask|asks <approval> before|to|for|prior_to
+must|should|shall|will? always? first? check|confirm|verify|clear|discuss with <who> first? before
+must|should|shall|will? always? first? check|confirm first? before
+must|should|shall|will? always? first? get|gets|obtain|obtains|receive|receives|seek|seeks|request|requests|have|wait_for|acquire|secure <approval> first? before|for|to|prior_to
+must|should|shall|will? always? first? need|needs|require|requires <approval> first? before|to|for|prior_to
+`)
+	needFrames = table(`
+need|needs|require|requires <approval> to|for|before
+must|should have <approval> to|for|before
+<approval> is|are required|needed|necessary|mandatory for|before|to
+`)
+	freeFrames = table(`
+do|does not must ask|check <who>? first? before|for|to
+need not ask <who>? first? before|for|to
+do|does not need|require <approval> to|for|before
+no <approval> is|are? needed|required|necessary to|for|before
+no must ask <who>? first? before|for|to
+no need to? ask <who>? first? before|for|to
+`)
+	approveFrames = table(`
+<who> must|should|shall always? first? approve|confirm|authorize|authorise|ok|allow
+<who> must|should|shall always? first? sign-off on
+<who> must|should|shall always? first? agree to
+<who> must|should|shall always? first? be asked before
+`)
+	allowFrames = table(`
+allow|permit
+allow|permit|let the|an|any|all? agent|agents|it|you|them to?
+`)
+	denyFrames = table(`
+forbid|deny|block|prohibit|disallow|refuse|reject|ban
+forbid|prohibit|block|ban|prevent|stop|keep the|an|any|all? agent|agents|it|you|them from|to?
+no
+no more
+`)
+)
+
+// Predicates follow what they speak about: "pushing to main is forbidden".
+var (
+	mayPredicates = table(`
+is|are also|always|generally? allowed|permitted|fine|ok|okay|free|acceptable|authorized|granted|pre-approved
+is|are allowed|permitted|ok|fine freely
+need|needs|require|requires no <approval>
+do|does not need|require <approval>
+do|does not must be approved|confirmed
+: allowed|yes|ok|okay|fine|free|permitted
+— allowed|yes|ok|okay|fine|free|permitted
+`)
+	neverPredicates = table(`
+is|are always|strictly|explicitly|absolutely|completely? forbidden|prohibited|disallowed|banned|off-limits|denied|blocked|unacceptable
+is|are strictly|absolutely? not|never allowed|permitted|ok|okay|acceptable|fine
+must|may|can|should not|never happen|occur|be_allowed
+must not|never may-be
+: never|no|forbidden|denied|prohibited|not_allowed|off-limits
+— never|no|forbidden|denied|prohibited|not_allowed|off-limits
+`)
+	needPredicates = table(`
+need|needs|require|requires|take|takes <approval>
+is|are subject to <approval>
+: needs|requires <approval>
+— needs|requires <approval>
+: approval
+`)
+	askPredicates = table(`
+always need|needs|require|requires <approval>
+must|should|shall always? first? have|get|receive <approval>
+must|should|shall always? first? be approved|confirmed|authorized|cleared|signed-off
+must|should|shall always? first? be approved|confirmed|authorized|cleared by|with <who>
+: ask <who>? first?
+— ask <who>? first?
+: always_ask
+`)
+	readOnlyPredicates = table(`
+is|are|stays|stay read-only
+must be|stay|remain read-only
+`)
+	passives = table(`
+may|can|could also|always|freely? be also|always|freely?
+must|should be
+`)
+	passiveNever = table(`
+may|can|must|should|shall|could|will not|never ever? be ever?
+`)
+	passiveOnly = table(`
+may|can|must|should|shall only be
+`)
+)
+
+// startsFrame reports whether a new statement begins here: a modal word, or a
+// subject and a modal word.
+func (p *parser) startsFrame() bool {
+	start, far, why, hint := p.i, p.far, p.why, p.hint
+	defer func() { p.i, p.far, p.why, p.hint = start, far, why, hint }()
+	p.subject()
+	if t := p.peek(); t.group == 0 && contains(" may can must should shall cannot never needs requires ", t.low) {
+		return true
+	}
+	for _, frames := range []func() []phrase{askFrames, freeFrames, approveFrames} {
+		if p.matchAny(frames(), nil) {
+			return true
+		}
+	}
+	return p.peek().is("do") && p.peekAt(1).is("not") || p.peek().is("does") && p.peekAt(1).is("not")
+}
+
+const agentWords = ` agent agents assistant assistants ai bot model claude codex it you they we everyone everybody subagents sub-agents session
+sessions llm robot program user's-agent `
+
+// subject reads who a sentence is about. Who is empty for every agent; nobody
+// is set for "nobody", "no agent".
+func (p *parser) subject() (who []string, nobody, ok bool) {
+	start := p.i
+	for {
+		joint := p.i
+		if len(who) > 0 && !p.accept("and", "or", ",") {
+			return who, false, true
+		}
+		name, isNobody, found := p.oneSubject()
+		if !found {
+			p.i = joint
+			break
+		}
+		if isNobody || name == "" {
+			return nil, isNobody, true
+		}
+		who = append(who, name)
+	}
+	if len(who) == 0 {
+		p.i = start
+	}
+	return who, false, len(who) > 0
+}
+
+func (p *parser) oneSubject() (name string, nobody, ok bool) {
+	if p.accept("nobody") {
+		return "", true, true
+	}
+	start := p.i
+	no := p.accept("no")
+	article := p.accept("the", "an", "a", "any", "all", "every", "each", "this", "my", "our", "your", "of")
+	p.accept("of")
+	p.accept("the", "ai", "coding", "persona", "autonomous")
+	t := p.peek()
+	switch {
+	case contains(agentWords, t.low) && t.group == 0 && t.kind == word:
+		p.i++
+		if t.low == "ai" {
+			p.accept("agent", "agents", "assistant", "assistants", "model")
+		}
+		return "", no, true
+	case no:
+	case p.isPersona(t, article):
+		p.i++
+		p.accept("agent", "agents", "persona")
+		return t.text, false, true
+	}
+	p.i = start
+	return "", false, false
+}
+
+// isPersona reports whether t can be the name of a persona, or persona/agent: a
+// word that means nothing else, after an article, before a modal word.
+func (p *parser) isPersona(t token, article bool) bool {
+	if t.at < 0 || t.kind == punct || t.kind == number || t.kind == list {
+		return false
+	}
+	next := p.peekAt(1)
+	if contains(" agent agents persona ", next.low) && next.group == 0 {
+		next = p.peekAt(2)
+	}
+	if !contains(" may can must should shall could never needs and or will always is has ", next.low) && !next.is(",") {
+		return false
+	}
+	if t.kind == atom {
+		persona, agent, ok := strings.Cut(t.text, "/")
+		return ok && persona != "" && agent != "" && !strings.ContainsAny(t.text, ".*~:") && !strings.Contains(agent, "/")
+	}
+	return (article || t.group != 0) && !known(t.low) && placeNouns[t.low] == "" && !contains(grammarWords, t.low)
+}
+
+// statement reads toks as one statement. With a modality from above, the
+// sentence may have none of its own.
+func (p *parser) statement(above policy.Modality) (statement, bool) {
+	s := statement{toks: p.toks}
+	p.skip(" please also however then additionally furthermore finally moreover note: ")
+	p.accept(",")
+	if p.askFirst(&s) {
+		return s, true
+	}
+	p.fronts(&s)
+	start := p.i
+	for _, try := range []func(*statement) bool{p.active, p.predicate, p.passive} {
+		if try(&s) && p.finish(&s) {
+			return s, true
+		}
+		p.i = start
+		s = statement{toks: p.toks, front: s.front, places: s.places}
+	}
+	if above == "" {
+		return s, false
+	}
+	s.modality = above
+	if acts, ok := p.actions(); ok {
+		s.actions = acts
+		if p.finish(&s) {
+			return s, true
+		}
+	}
+	return s, false
+}
+
+// finish moves over what may still follow, and reports whether that is all.
+func (p *parser) finish(s *statement) bool {
+	p.skip(fillers)
+	if len(s.actions) > 0 {
+		last := &s.actions[len(s.actions)-1]
+		for p.more() && p.condition(&last.cond) {
+			p.skip(fillers)
+		}
+	}
+	for p.accept(",") {
+	}
+	if p.more() {
+		return p.miss(p.i)
+	}
+	return len(s.actions) > 0
+}
+
+// fronts reads conditions and places before the subject: "After reading a web
+// page, …", "In the workspace, …".
+func (p *parser) fronts(s *statement) {
+	for p.more() {
+		start := p.i
+		var c conditions
+		c.limit, c.quorum = s.front.limit, s.front.quorum
+		if p.condition(&s.front) && p.accept(",") {
+			continue
+		}
+		p.i = start
+		if m, ok := p.mod("", 0); ok && p.accept(",") {
+			s.places = append(s.places, m)
+			continue
+		}
+		p.i = start
+		return
+	}
+}
+
+// askFirst reads "Before pushing, ask me."
+func (p *parser) askFirst(s *statement) bool {
+	start := p.i
+	if !p.accept("before") {
+		return false
+	}
+	acts, ok := p.actions()
+	if ok {
+		p.accept(",")
+		p.subject()
+		var q quorum
+		ok = p.matchAny(askTails(), &q) && !p.more()
+		s.modality, s.actions, s.quorum = policy.MustAsk, acts, q
+	}
+	if !ok {
+		p.i = start
+		*s = statement{toks: p.toks}
+	}
+	return ok
+}
+
+var askTails = table(`
+must|should|shall|will? always? first? ask|asks <who>? first?
+must|should|shall|will? always? first? ask|asks <who>? for <approval> first?
+must|should|shall|will? always? first? get|obtain|receive|seek|request <approval> first?
+must|should|shall|will? always? first? check|confirm with <who> first?
+`)
+
+// active reads sentences whose verb follows a modal word: "the agent may read".
+func (p *parser) active(s *statement) bool {
+	if p.match(parsePhrase("under no circumstances|circumstance may|can|should|must|shall"), nil) {
+		who, _, _ := p.subject()
+		s.who, s.modality = who, policy.MustNever
+		return p.rest(s)
+	}
+	var q quorum
+	if p.matchAny(approveFrames(), &q) {
+		s.modality, s.quorum = policy.MustAsk, q
+		return p.rest(s)
+	}
+	who, nobody, subject := p.subject()
+	s.who = who
+	p.skip(fillers)
+	if p.access(s, subject) {
+		return true
+	}
+	type frame struct {
+		phrases  func() []phrase
+		modality policy.Modality
+	}
+	frames := []frame{
+		{freeFrames, policy.May}, {askFrames, policy.MustAsk}, {onlyFrames, policy.May}, {neverFrames, policy.MustNever},
+		{mayFrames, policy.May}, {needFrames, policy.MayWithApproval},
+	}
+	if !subject {
+		frames = append(frames, frame{allowFrames, policy.May}, frame{denyFrames, policy.MustNever})
+	}
+	for i, f := range frames {
+		start := p.i
+		var q quorum
+		if !p.matchAny(f.phrases(), &q) {
+			continue
+		}
+		s.modality, s.quorum, s.only = f.modality, q, i == 2
+		if nobody {
+			if f.modality != policy.May || s.only {
+				return p.wrong(start, "nobody may …", "two negations")
+			}
+			s.modality = policy.MustNever
+		}
+		if p.rest(s) {
+			return true
+		}
+		p.i = start
+	}
+	return false
+}
+
+// access reads "has read access to …", "has no access to …".
+func (p *parser) access(s *statement, subject bool) bool {
+	start := p.i
+	if !subject || !p.accept("has", "have", "gets", "get") {
+		return false
+	}
+	s.modality = policy.May
+	if p.match(parsePhrase("no access to"), nil) {
+		s.modality = policy.MustNever
+		o, ok := p.object("access", 0)
+		if ok {
+			s.actions = []action{{at: start, end: p.i, verbs: []verbUse{{at: start, sense: "access"}}, objects: []object{o}}}
+			return true
+		}
+	}
+	if accessPhrases[p.peek().low] != nil && p.rest(s) {
+		return true
+	}
+	p.i = start
+	return false
+}
+
+func (p *parser) rest(s *statement) bool {
+	acts, ok := p.actions()
+	s.actions = acts
+	return ok
+}
+
+type predicateFrame struct {
+	phrases  func() []phrase
+	modality policy.Modality
+}
+
+// predicate reads sentences that speak about what is done: "pushing to main
+// needs approval".
+func (p *parser) predicate(s *statement) bool {
+	start := p.i
+	no := p.accept("no")
+	from := p.i
+	for j := from + 1; j < len(p.toks); j++ {
+		if prev := p.toks[j-1].low; prev == "that" || prev == "which" || p.toks[j].group != 0 {
+			continue
+		}
+		for _, f := range []predicateFrame{
+			{neverPredicates, policy.MustNever}, {askPredicates, policy.MustAsk}, {mayPredicates, policy.May},
+			{needPredicates, policy.MayWithApproval}, {readOnlyPredicates, policy.MustNever},
+		} {
+			p.i = j
+			var q quorum
+			if !p.matchAny(f.phrases(), &q) {
+				continue
+			}
+			s.modality, s.quorum = f.modality, q
+			s.readOnly = p.toks[p.i-1].is("read-only")
+			if no && f.modality == policy.May {
+				s.modality = policy.MustNever
+			} else if no {
+				return p.wrong(start, "", "two negations")
+			}
+			return p.about(s, p.toks[from:j], p.toks[p.i:])
+		}
+	}
+	p.i = start
+	return false
+}
+
+// about reads the actions of a sentence whose predicate has been taken out.
+func (p *parser) about(s *statement, before, after []token) bool {
+	q := parser{toks: append(append([]token{}, before...), after...), known: p.known, work: p.work}
+	q.skip(" please ")
+	acts, ok := q.actions()
+	s.actions = acts
+	if ok && q.finish(s) {
+		p.i, p.work = len(p.toks), q.work
+		return true
+	}
+	p.work = q.work
+	p.farAs(q.far, before, after)
+	p.why, p.hint = q.why, q.hint
+	return false
+}
+
+// farAs sets the furthest word to the one at index i of before and after.
+func (p *parser) farAs(i int, before, after []token) {
+	all := append(append([]token{}, before...), after...)
+	if i >= len(all) {
+		p.far = len(p.toks)
+		return
+	}
+	for j, t := range p.toks {
+		if t.at == all[i].at {
+			p.far = j
+		}
+	}
+}
+
+// passive reads "files in /etc must never be changed".
+func (p *parser) passive(s *statement) bool {
+	start := p.i
+	no := p.accept("no") || p.accept("nothing")
+	from := p.i
+	var nothing []token
+	if no && p.toks[start].is("nothing") {
+		nothing = []token{{kind: word, text: "anything", low: "anything", at: p.toks[start].at}}
+	}
+	for j := from; j < len(p.toks); j++ {
+		p.i = j
+		switch {
+		case p.matchAny(passiveNever(), nil):
+			s.modality = policy.MustNever
+		case p.matchAny(passiveOnly(), nil):
+			s.modality, s.only = policy.May, true
+		case p.toks[j].low != "must" && p.toks[j].low != "should" && p.matchAny(passives(), nil):
+			s.modality = policy.May
+		default:
+			continue
+		}
+		if no {
+			if s.modality != policy.May || s.only {
+				return p.wrong(start, "", "two negations")
+			}
+			s.modality = policy.MustNever
+		}
+		verbs := p.i
+		for p.more() && p.participle() {
+		}
+		if p.i == verbs {
+			p.miss(p.i)
+			break
+		}
+		p.backOverJoint(p.i)
+		after := p.toks[p.i:]
+		object := append(nothing, p.toks[from:j]...)
+		if len(after) > 1 && after[0].is("by") {
+			var ok bool
+			if after, ok = p.agentBy(s, after); !ok {
+				return false
+			}
+		}
+		before := append(append([]token{}, p.toks[verbs:p.i]...), object...)
+		return p.about(s, trimJoint(before), after)
+	}
+	p.i = start
+	return false
+}
+
+func trimJoint(toks []token) []token { return toks }
+
+// participle reads one verb of a list: "changed", ", moved", "or deleted".
+func (p *parser) participle() bool {
+	start := p.i
+	p.joint()
+	if e, ok := words().verbs[p.peek().low]; ok && p.peek().group == 0 && (e.form == participle || e.form == plain) {
+		p.i++
+		return true
+	}
+	p.i = start
+	return false
+}
+
+// agentBy reads "by the agent" after a passive verb.
+func (p *parser) agentBy(s *statement, after []token) ([]token, bool) {
+	q := parser{toks: append(after[1:len(after):len(after)], token{kind: word, low: "may", at: -1}), known: p.known}
+	who, nobody, ok := q.subject()
+	if !ok || nobody {
+		return after, p.miss(p.i + 1)
+	}
+	s.who = who
+	p.i += 1 + q.i
+	return after[1+q.i:], true
+}

@@ -1,0 +1,488 @@
+package constitution
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+	"ringfence/internal/policy"
+)
+
+// A deed is what an action means: a clause without its modality.
+type deed struct {
+	tools  []string
+	kinds  []act.Kind
+	groups []act.Group
+	on     []policy.Pattern
+	except []policy.Exception
+	when   []policy.Condition
+	rest   bool // "any other": the complement of earlier clauses is still to be taken
+	all    bool // "everything else"
+	bare   bool // "any other site": no verb, so the kinds are those of earlier clauses
+}
+
+// A grounder turns actions into deeds.
+type grounder struct {
+	toks  []token
+	wide  bool // the sentence restricts: words are read in their wide sense
+	grant bool // the sentence only grants, without approval
+	err   *miss
+}
+
+func (g *grounder) fail(i int, hint, format string, args ...any) {
+	if g.err != nil {
+		return
+	}
+	i = min(max(i, 0), len(g.toks)-1)
+	g.err = &miss{at: g.toks[i].at, why: fmt.Sprintf(format, args...), hint: hint}
+}
+
+func (g *grounder) text(from, to int) string {
+	return textOf(g.toks[max(0, from):min(max(from, to), len(g.toks))])
+}
+
+// deeds returns what a means.
+func (g *grounder) deeds(a action) []deed {
+	var all []deed
+	verbs, objects := a.verbs, a.objects
+	if len(verbs) == 0 {
+		verbs = []verbUse{{at: a.at}}
+	}
+	if len(objects) == 0 {
+		objects = []object{{at: a.at, end: a.end, mods: a.mods}}
+		a.mods = nil
+	}
+	g.distribute(objects)
+	for _, v := range verbs {
+		done := false
+		for i := range objects {
+			o := &objects[i]
+			if v.sense != "" && len(verbs) > 1 && !g.fits(v, o) && g.fits(v, &object{}) {
+				o = &object{at: v.at, end: v.at + 1}
+				if done {
+					continue
+				}
+			}
+			done = true
+			all = append(all, g.pair(v, o, &a)...)
+		}
+	}
+	if g.err != nil {
+		return nil
+	}
+	for i := range all {
+		g.conditions(&all[i], a)
+	}
+	return all
+}
+
+// distribute gives the places of the last noun to the bare nouns before it:
+// "files and folders in ./x".
+func (g *grounder) distribute(objects []object) {
+	last := objects[len(objects)-1]
+	if len(last.mods) == 0 {
+		return
+	}
+	for i := range objects[:len(objects)-1] {
+		o := &objects[i]
+		if len(o.mods) == 0 && len(o.names) == 0 && o.root == "" && (o.class == last.class || o.class == "file" || o.class == "folder") {
+			o.mods = last.mods
+		}
+	}
+}
+
+// fits reports whether the verb can be done to the object.
+func (g *grounder) fits(v verbUse, o *object) bool {
+	class := g.class(v, o)
+	if o.group != "" || class == "git" || class == "op" || class == "tool" {
+		return v.sense == "" || v.sense == "use" || v.sense == "do" || v.sense == "run" || v.sense == "call" || v.sense == "create"
+	}
+	_, ok := senses()[v.sense][class]
+	return ok
+}
+
+// class returns the class of noun of o, from its names where it has no noun.
+func (g *grounder) class(v verbUse, o *object) string {
+	if o.class != "" {
+		return o.class
+	}
+	if len(o.names) == 0 {
+		return g.classOfPlace(v, o)
+	}
+	n := o.names[0]
+	switch v.sense {
+	case "run", "use":
+		if strings.Contains(n.text, ".") && toolName(n.text) && v.sense == "use" {
+			return "tool"
+		}
+		return "program"
+	case "call":
+		return "tool"
+	case "install", "add":
+		if v.sense == "add" && (looksPath(n.text) || n.tok.kind == atom && strings.Contains(n.text, ".")) {
+			return "file"
+		}
+		return "package"
+	case "fetch", "browse":
+		return "page"
+	case "contact":
+		return "site"
+	case "email":
+		return "person"
+	case "push", "force-push", "checkout", "merge", "rebase":
+		return "branch"
+	case "clone", "pull":
+		return "repo"
+	case "send":
+		return "file"
+	}
+	return g.classOfName(v, o, n)
+}
+
+// classOfPlace is the class of a verb without an object: "write in ./x" is
+// about files, "push to main" needs none.
+func (g *grounder) classOfPlace(v verbUse, o *object) string {
+	if _, bare := senses()[v.sense]["-"]; bare || len(o.mods) == 0 || v.op != "" {
+		return "-"
+	}
+	switch v.sense {
+	case "fetch", "browse":
+		return "page"
+	case "do":
+		return "any"
+	case "contact", "run", "install":
+		return "any"
+	}
+	for _, m := range o.mods {
+		for _, t := range m.objects {
+			for _, n := range t.names {
+				if v.sense == "read" && !looksPath(n.text) && looksHost(n.text) && n.tok.kind == atom {
+					return "page"
+				}
+			}
+		}
+	}
+	return "file"
+}
+
+func (g *grounder) classOfName(v verbUse, o *object, n name) string {
+	switch {
+	case strings.Contains(n.text, "://"):
+		return "page"
+	case n.tok.kind == list && v.sense != "":
+		g.fail(o.at, "read files in "+n.text+"; fetch pages from "+n.text, "%s may hold files or sites: say which", n.text)
+		return "file"
+	case v.sense == "" && toolName(n.text) && !looksPath(n.text):
+		g.fail(o.at, "", "%q may be a file, a site or a tool: say which", n.text)
+		return "file"
+	}
+	if last := n.text[strings.LastIndexByte(n.text, '.')+1:]; n.tok.kind == atom && !looksPath(n.text) && looksHost(n.text) && contains(siteSuffixes, last) {
+		g.fail(o.at, "fetch pages from "+n.text+"; read the file "+n.text, "%q may be a site or a file: say which", n.text)
+	}
+	return "file"
+}
+
+// toolName reports whether s is server.tool or server.*.
+func toolName(s string) bool {
+	server, tool, ok := strings.Cut(s, ".")
+	return ok && server != "" && tool != "" && !strings.Contains(tool, ".") && strings.Trim(strings.ToLower(server+strings.TrimSuffix(tool, "*")), "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// pair returns what doing v to o means.
+func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
+	class := g.class(v, o)
+	switch {
+	case g.err != nil:
+		return nil
+	case o.group != "" && (class == "op" || class == "any" || class == "tool" || class == "git" || class == "change"):
+		return g.grouped(o, class)
+	case class == "git", class == "op" && slices.Contains(o.quals, "git"), class == "op" && slices.Contains(o.quals, "network"), class == "op" && slices.Contains(o.quals, "remote"):
+		return g.gitOperations(o, class)
+	case class == "tool":
+		return g.tools(v, o)
+	case v.op != "":
+		return g.operation(v, o)
+	case class == "any" && o.rest && (v.sense == "" || v.sense == "do") && len(o.mods) == 0:
+		return []deed{{all: true, rest: true}}
+	case class == "any" && v.sense == "do" && len(o.mods) == 0 && !o.rest:
+		return []deed{{}}
+	}
+	kinds, ok := g.kinds(v, o, class)
+	if !ok {
+		return nil
+	}
+	d := deed{kinds: kinds, rest: o.rest, bare: v.sense == "" && o.rest}
+	for _, m := range o.mods {
+		d.rest = d.rest || m.rest
+	}
+	g.patterns(&d, o, class)
+	return []deed{d}
+}
+
+// kinds returns the kinds that v means on o.
+func (g *grounder) kinds(v verbUse, o *object, class string) ([]act.Kind, bool) {
+	if v.sense == "" {
+		return g.implied(o, class)
+	}
+	s, ok := senses()[v.sense][class]
+	if !ok {
+		g.cannot(v, o, class)
+		return nil, false
+	}
+	kinds := s.narrow
+	if g.wide {
+		kinds = s.wide
+	}
+	for _, q := range o.quals {
+		switch {
+		case q == "new" && class != "commit" && class != "branch" && class != "tag" && class != "package":
+			kinds = common(kinds, []act.Kind{act.Create})
+		case q == "existing":
+			kinds = slices.DeleteFunc(slices.Clone(kinds), func(k act.Kind) bool { return k == act.Create })
+		case q == "published" && class == "history", q == "remote" && class == "branch" && v.sense == "delete":
+			kinds = []act.Kind{act.GitForce}
+		case q == "unpublished" && class == "history", q == "local" && class == "branch":
+			kinds = common(kinds, ofType(act.Repo))
+		case q == "local", q == "external", q == "remote" && (class == "site" || class == "page"):
+		case q == "network" && class == "request", q == "new":
+		default:
+			g.fail(o.at, "", "%q is not understood of this noun", q)
+			return nil, false
+		}
+	}
+	if len(kinds) == 0 {
+		g.fail(v.at, g.sayMore(v, o), "%q does not say what may be done", g.text(v.at, o.end))
+		return nil, false
+	}
+	return kinds, true
+}
+
+func (g *grounder) sayMore(v verbUse, o *object) string {
+	of := g.text(o.at, o.end)
+	switch v.sense {
+	case "access":
+		return "read " + of + "; read, create and edit " + of + "; do anything in …"
+	case "read":
+		return "use secrets; read files in …"
+	}
+	return ""
+}
+
+// cannot reports a verb and a noun that do not go together.
+func (g *grounder) cannot(v verbUse, o *object, class string) {
+	var nouns []string
+	for c := range senses()[v.sense] {
+		if c != "-" && c != "any" {
+			nouns = append(nouns, plural(c))
+		}
+	}
+	slices.Sort(nouns)
+	word := g.toks[v.at].text
+	if class == "-" || len(o.names) == 0 && o.class == "" {
+		g.fail(v.at, word+" "+strings.Join(nouns, ", "+word+" "), "%q needs an object: what?", word)
+		return
+	}
+	g.fail(o.at, word+" "+strings.Join(nouns, ", "+word+" "), "%q cannot be done to %q", word, g.text(o.at, o.end))
+}
+
+// implied returns the kinds of a noun without a verb.
+func (g *grounder) implied(o *object, class string) ([]act.Kind, bool) {
+	verb := map[string]string{
+		"program": "run", "package": "install", "email": "send", "person": "email", "model": "use", "secret": "use", "memory": "use",
+		"network": "contact", "site": "contact", "page": "contact", "request": "create", "question": "ask", "remote": "contact",
+	}[class]
+	switch {
+	case verb != "":
+		s := senses()[verb][class]
+		if g.wide {
+			return s.wide, true
+		}
+		if class == "site" || class == "page" {
+			if g.grant && !o.rest {
+				g.fail(o.at, "fetch pages from …; send requests to …", "%q does not say what may be done", g.text(o.at, o.end))
+				return nil, false
+			}
+		}
+		return s.narrow, true
+	case class == "file", class == "folder", class == "any", class == "code", class == "credential":
+		if g.grant && !o.rest {
+			g.fail(o.at, "read files in …; create and edit files in …", "%q does not say what may be done", g.text(o.at, o.end))
+			return nil, false
+		}
+		kinds := ofType(act.Path)
+		if class == "folder" || class == "any" {
+			kinds = ofType(act.Path, act.Repo)
+		}
+		return kinds, true
+	case class == "branch":
+		return []act.Kind{act.GitPush, act.GitForce}, true
+	}
+	g.fail(o.at, "", "%q does not say what is done", g.text(o.at, o.end))
+	return nil, false
+}
+
+// grouped returns what "destructive operations", "tools that only read" and
+// "anything that contacts a remote" mean.
+func (g *grounder) grouped(o *object, class string) []deed {
+	kinds := inGroup(o.group)
+	git := class == "git" || o.gitOnly || slices.Contains(o.quals, "git")
+	d := deed{}
+	switch {
+	case class == "tool":
+		d.kinds, d.groups = []act.Kind{act.Call}, []act.Group{o.group}
+		if servers := g.toolNames(o); len(servers) > 0 {
+			d.tools = servers
+		}
+		return []deed{d}
+	case git && class == "git" && len(o.names) > 0:
+		return g.gitOperations(o, class)
+	case git:
+		d.kinds = common(kinds, ofType(act.Repo, act.Remote))
+	default:
+		d.kinds, d.groups = ordered(append(kinds, act.Call)), []act.Group{o.group}
+	}
+	d.rest = o.rest && !o.gitOnly && class != "git"
+	g.patterns(&d, o, class)
+	more := common(kinds, ofType(act.Path))
+	if git && o.group != act.Observe && len(more) > 0 {
+		tree := deed{tools: []string{"git.*"}, kinds: more}
+		g.patterns(&tree, o, class)
+		return []deed{d, tree}
+	}
+	return []deed{d}
+}
+
+// gitOperations returns what "git operations" and "read-only git operations
+// (status, diff)" mean.
+func (g *grounder) gitOperations(o *object, class string) []deed {
+	if len(o.names) > 0 {
+		var all []deed
+		for _, n := range o.names {
+			if _, ok := gitOps[n.text]; !ok {
+				g.fail(o.at, "status, diff, log, show, blame, add, commit, branch, push …", "%q is not an operation of git", n.text)
+				return nil
+			}
+			all = append(all, g.operation(verbUse{at: o.at, sense: n.text, op: n.text}, &object{at: o.at, end: o.end, mods: o.mods})...)
+		}
+		return all
+	}
+	d := deed{rest: o.rest, bare: o.rest}
+	remote, local := slices.Contains(o.quals, "remote"), slices.Contains(o.quals, "local")
+	switch network := slices.Contains(o.quals, "network"); {
+	case class == "op" && network, class == "op" && remote && !slices.Contains(o.quals, "git"):
+		d.kinds, d.groups = ordered(append(inGroup(act.RemoteGroup), act.Call)), []act.Group{act.RemoteGroup}
+	case remote:
+		d.kinds = ofType(act.Remote)
+	case local:
+		d.kinds = ofType(act.Repo)
+	default:
+		d.kinds = ofType(act.Repo, act.Remote)
+	}
+	g.patterns(&d, o, class)
+	return []deed{d}
+}
+
+// operation returns what one operation of git means.
+func (g *grounder) operation(v verbUse, o *object) []deed {
+	op := gitOps[v.op]
+	d := deed{kinds: op.kinds}
+	if !op.whole {
+		d.tools = []string{"git.git_" + strings.ReplaceAll(v.op, "-", "_")}
+		if g.wide {
+			d.kinds = nil
+		}
+	} else if s, ok := senses()[v.op]["-"]; ok && g.wide {
+		d.kinds = s.wide
+	}
+	if v.op == "fetch" {
+		d.kinds = []act.Kind{act.GitFetch}
+	}
+	if d.kinds == nil {
+		if len(o.mods) > 0 || len(o.names) > 0 {
+			d.kinds = ofType(act.Repo, act.Path)
+		}
+	}
+	if len(d.kinds) > 0 {
+		g.patterns(&d, o, "-")
+	}
+	return []deed{d}
+}
+
+// tools returns what "the tools memory.* and everything.echo" means: every
+// effect of these tools.
+func (g *grounder) tools(v verbUse, o *object) []deed {
+	names := g.toolNames(o)
+	if len(names) == 0 {
+		if len(o.mods) > 0 {
+			g.fail(o.mods[0].at, "the tools memory.*", "name tools as server.tool or server.*")
+			return nil
+		}
+		return []deed{{kinds: []act.Kind{act.Call}, rest: o.rest, bare: v.sense == "" && o.rest}}
+	}
+	d := deed{tools: names}
+	for _, m := range o.mods {
+		g.fail(m.at, "", "%q says nothing about tools", g.text(m.at, m.end))
+	}
+	return []deed{d}
+}
+
+func (g *grounder) toolNames(o *object) []string {
+	var names []string
+	for _, n := range o.names {
+		if !toolName(n.text) {
+			g.fail(o.at, "memory.* or everything.echo", "%q is not a tool: write server.tool, or server.*", n.text)
+			return nil
+		}
+		names = append(names, n.text)
+	}
+	return names
+}
+
+// conditions adds the conditions of a to d.
+func (g *grounder) conditions(d *deed, a action) {
+	c := a.cond
+	d.when = append(d.when, c.when...)
+	if i := slices.IndexFunc(c.when, func(w policy.Condition) bool { return w.Fact == "arg:/force" && w.Value == true }); i >= 0 && slices.Contains(d.kinds, act.GitPush) {
+		d.kinds, d.when = []act.Kind{act.GitForce}, slices.Delete(d.when, i, i+1)
+	}
+	for i := range d.when {
+		g.pointer(d, &d.when[i], a)
+	}
+	if len(c.unless) > 0 {
+		u := slices.Clone(c.unless)
+		for i := range u {
+			g.pointer(d, &u[i], a)
+		}
+		d.except = append(d.except, policy.Exception{When: u})
+	}
+	for _, h := range c.hours {
+		d.except = append(d.except, policy.Exception{When: hoursTest(h)})
+	}
+	for _, e := range c.except {
+		d.except = append(d.except, g.exception(d, e)...)
+	}
+}
+
+func hoursTest(h [2]int64) []policy.Condition {
+	return []policy.Condition{{Fact: policy.FactHour, Op: ">=", Value: h[0]}, {Fact: policy.FactHour, Op: "<", Value: h[1]}}
+}
+
+// pointer makes the name of an argument a JSON pointer, and refuses one where no
+// tool is named.
+func (g *grounder) pointer(d *deed, c *policy.Condition, a action) {
+	name, ok := strings.CutPrefix(c.Fact, "arg:/")
+	if !ok {
+		return
+	}
+	if len(d.tools) == 0 {
+		g.fail(a.end-1, "must ask before using git.git_push with force", "an argument (%s) belongs to a tool: name the tool", name)
+		return
+	}
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		parts[i] = strictjson.Escape(p)
+	}
+	c.Fact = "arg:/" + strings.Join(parts, "/")
+}

@@ -1,0 +1,502 @@
+package constitution
+
+import (
+	"strings"
+
+	"ringfence/internal/act"
+)
+
+// An object is a noun phrase: what is done to, or where.
+type object struct {
+	at, end int    // tokens
+	class   string // of the noun, see [nounWords]; "" when only names are given
+	verb    string // the sense of the verb, for nouns that are named by what is done ("web access")
+	rest    bool   // "any other …"
+	quals   []string
+	group   act.Group // "destructive", "that only read"
+	gitOnly bool      // the group is about git
+	names   []name
+	either  []name // names that are alternatives of kind of file: "Python files"
+	mods    []mod
+	age     []ageTest
+	root    string // "${workspace}" when the noun is the place itself
+}
+
+// A name is an explicit resource: a path, host, tool, branch, pattern …
+type name struct {
+	tok   token
+	text  string // the pattern: "*.pem" for "files ending in .pem"
+	named bool   // introduced by "named", "ending": a base name, never a path
+}
+
+// A mod is a place, host or direction: a preposition and what follows it.
+type mod struct {
+	at, end int
+	prep    string
+	not     bool // outside
+	rest    bool // elsewhere
+	objects []object
+}
+
+// An ageTest is "at least two days old".
+type ageTest struct {
+	op    string
+	hours int64
+}
+
+// maxNesting bounds how deep noun phrases contain each other.
+const maxNesting = 4
+
+var rests = table(`
+any|all|every|each other
+any|all others
+other|others
+all the? other|others
+`)
+
+var restAlone = table(`
+anything|everything|something|all else
+the? rest
+any|all others
+others
+`)
+
+var qualWords = map[string]string{
+	"read-only": "observe", "readonly": "observe", "non-destructive": "observe", "destructive": "irreversible", "irreversible": "irreversible", "remote": "remote", "local": "local",
+	"published": "published", "new": "new", "existing": "existing", "external": "external", "public": "external", "mutating": "mutate",
+	"observing": "observe", "own": "", "individual": "", "single": "", "unpublished": "unpublished", "harmful": "?", "web": "external",
+	"entire": "", "whole": "", "git": "git", "shell": "", "third-party": "external", "network": "network", "regular": "", "ordinary": "",
+}
+
+// object reads a noun phrase in the light of the verb before it.
+func (p *parser) object(verb string, nesting int) (object, bool) {
+	o := object{at: p.i}
+	if nesting > maxNesting {
+		return o, p.wrong(p.i, "", "the sentence is too deeply nested: write several")
+	}
+	if !p.matchRestAlone(&o) {
+		o.rest = p.matchAny(rests(), nil)
+		p.skip(determiners)
+		p.qualifiers(&o)
+		p.names(&o, verb)
+		p.qualifiers(&o)
+		p.noun(&o, verb)
+	}
+	if o.class == "" && len(o.names) == 0 && len(o.either) == 0 {
+		if !o.rest || p.toks[p.i-1].low == "other" {
+			p.i = o.at
+			return o, p.miss(p.i)
+		}
+		o.class = "any"
+	}
+	p.relative(&o)
+	p.parenthesis(&o)
+	for {
+		m, ok := p.mod(verb, nesting)
+		if !ok {
+			break
+		}
+		o.mods = append(o.mods, m)
+	}
+	p.relative(&o)
+	o.end = p.i
+	return o, true
+}
+
+func (p *parser) matchRestAlone(o *object) bool {
+	start := p.i
+	if !p.matchAny(restAlone(), nil) {
+		return false
+	}
+	if t := p.peek(); t.group == 0 && p.toks[p.i-1].low != "rest" && words().nouns[t.low] != "" { // "others" is not "other files"
+		p.i = start
+		return false
+	}
+	o.rest, o.class = true, "any"
+	return true
+}
+
+// qualifiers reads adjectives and the words that stand like them: languages,
+// registries.
+func (p *parser) qualifiers(o *object) {
+	for p.more() {
+		t := p.peek()
+		if t.group != 0 {
+			return
+		}
+		if patterns, ok := words().languages[t.low]; ok && p.nounFollows("file", "folder", "code") {
+			for _, pat := range patterns {
+				o.either = append(o.either, name{tok: t, text: pat, named: true})
+			}
+			p.i++
+			continue
+		}
+		if contains(registryWords, t.low) && p.nounFollows("package") {
+			o.names = append(o.names, name{tok: t, text: t.low + ":*"})
+			p.i++
+			continue
+		}
+		q, ok := qualWords[t.low]
+		if !ok || !p.nounAhead() {
+			return
+		}
+		p.i++
+		switch q {
+		case "observe", "irreversible", "mutate":
+			o.group = act.Group(q)
+		case "":
+		default:
+			o.quals = append(o.quals, q)
+		}
+		if p.accept("and", "or", ",") {
+			if _, more := qualWords[p.peek().low]; !more {
+				p.i--
+				return
+			}
+			p.wrong(p.i, "write a sentence for each", "two adjectives are joined, which can be read in two ways")
+			return
+		}
+	}
+}
+
+// nounAhead reports whether a noun, or another adjective, follows the next word.
+func (p *parser) nounAhead() bool {
+	t := p.peekAt(1)
+	_, noun := words().nouns[t.low]
+	_, adjective := qualWords[t.low]
+	_, language := words().languages[t.low]
+	return noun || adjective || language || t.is(",") || t.is("and") || contains(registryWords, t.low) || t.is("access")
+}
+
+func (p *parser) nounFollows(classes ...string) bool {
+	for n := 1; n < 4; n++ {
+		t := p.peekAt(n)
+		class := words().nouns[t.low]
+		for _, c := range classes {
+			if class == c {
+				return true
+			}
+		}
+		if _, ok := qualWords[t.low]; !ok && !t.is("and") && !t.is("or") && !t.is(",") && words().languages[t.low] == nil && !contains(registryWords, t.low) {
+			return false
+		}
+	}
+	return false
+}
+
+// names reads explicit names, joined by "and" and "or".
+func (p *parser) names(o *object, verb string) {
+	for {
+		t := p.peek()
+		if !p.isName(t, verb, o.class) {
+			return
+		}
+		o.names = append(o.names, name{tok: t, text: t.text})
+		p.i++
+		p.skipTail(t.group)
+		start := p.i
+		if !p.joint() {
+			return
+		}
+		p.skip(determiners)
+		if next := p.peek(); !p.isName(next, verb, o.class) || p.startsVerb() {
+			p.i = start
+			return
+		}
+	}
+}
+
+// skipTail refuses what follows the first word of a code span or quotation.
+func (p *parser) skipTail(group int) {
+	if group != 0 && p.peek().group == group {
+		p.wrong(p.i, "name the program alone, or a path or pattern without spaces", "%q is more than a name", p.peek().text)
+	}
+}
+
+// isName reports whether t can be the name of something for this verb.
+func (p *parser) isName(t token, verb, class string) bool {
+	if t.at < 0 {
+		return false
+	}
+	switch {
+	case t.group != 0:
+		return t.kind == word || t.kind == atom || t.kind == list || t.kind == number
+	case t.kind == list:
+		return true
+	case t.kind == atom:
+		return !strings.HasPrefix(t.text, "$") || strings.HasPrefix(t.text, "${")
+	case t.kind != word:
+		return false
+	case t.low == "localhost":
+		return true
+	}
+	switch {
+	case verb == "run" || class == "program" || verb == "use" && !known(t.low):
+		return contains(programWords, t.low)
+	case verb == "push" || verb == "force-push" || class == "branch":
+		return contains(branchWords, t.low) || class == "branch" && t.kind == word && !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
+	case class == "package":
+		return !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
+	}
+	return false
+}
+
+// stopWords cannot be names of packages and branches without quotation marks.
+const stopWords = ` in on at to of for by that which who older newer younger published if when while because so from with and or but except
+unless until as is are be it they them not no only than this these those at-least at-most more-than via using first again about per once twice
+every each starting ending named whose where whenever during between `
+
+// startsVerb reports whether the next word begins another verb phrase: it is a
+// verb, and what follows is not the end or a joint.
+func (p *parser) startsVerb() bool {
+	t := p.peek()
+	if _, ok := words().verbs[t.low]; !ok || t.group != 0 {
+		return false
+	}
+	next := p.peekAt(1)
+	return next.at >= 0 && next.kind != punct && !next.is("and") && !next.is("or")
+}
+
+// noun reads the noun itself and the names after it: "branches named agent/*",
+// "packages left-pad and lodash".
+func (p *parser) noun(o *object, verb string) {
+	t := p.peek()
+	class, ok := words().nouns[t.low]
+	if !ok || t.group != 0 {
+		if len(o.names) == 0 && len(o.either) == 0 {
+			p.place(o, verb)
+		}
+		return
+	}
+	o.class = class
+	p.i++
+	if (class == "network" || class == "memory" || class == "site" || class == "file" || class == "tool") && p.peek().group == 0 {
+		p.accept("access", "names")
+		if next := words().nouns[p.peek().low]; class == "network" && (next == "request" || next == "page" || next == "site") {
+			o.class = next
+			p.i++
+		}
+	}
+	if p.peek().is(":") {
+		return
+	}
+	p.accept("named")
+	named := p.toks[p.i-1].low == "named"
+	start, before := p.i, len(o.names)
+	p.names(o, verb)
+	for j := before; j < len(o.names); j++ {
+		o.names[j].named = named && class != "branch" && class != "tag"
+	}
+	if named && p.i == start {
+		p.wrong(p.i, "", "a name should follow")
+	}
+}
+
+var placeNouns = map[string]string{
+	"workspace": "${workspace}", "project": "${workspace}", "codebase": "${workspace}", "home": "${home}",
+	"filesystem": "/", "machine": "/", "computer": "/", "disk": "/",
+}
+
+// place reads nouns that are places themselves.
+func (p *parser) place(o *object, verb string) {
+	t := p.peek()
+	root, ok := placeNouns[t.low]
+	if !ok || t.group != 0 {
+		return
+	}
+	o.root, o.class = root, "folder"
+	p.i++
+	p.accept("folder", "directory", "root", "tree")
+}
+
+var named = table(`
+named
+`)
+
+var ending = table(`
+ending
+`)
+
+// relative reads what follows a noun and narrows it: "named .env", "ending in
+// .pem", "that are at least two days old", "that only read".
+func (p *parser) relative(o *object) {
+	for p.more() {
+		start := p.i
+		switch {
+		case p.accept("named"):
+			p.namesAfter(o, func(s string) string { return s })
+		case p.accept("ending"):
+			p.namesAfter(o, func(s string) string { return "*" + s })
+		case p.accept("starting"):
+			p.namesAfter(o, func(s string) string { return s + "*" })
+		case p.ages(o), p.grouping(o):
+		default:
+			p.i = start
+			return
+		}
+	}
+}
+
+func (p *parser) namesAfter(o *object, pattern func(string) string) {
+	found := false
+	for {
+		t := p.peek()
+		if t.at < 0 || t.kind == punct || t.kind == word && t.group == 0 && (known(t.low) || contains(stopWords, t.low) || contains(grammarWords, t.low)) {
+			break
+		}
+		found = true
+		o.names = append(o.names, name{tok: t, text: pattern(t.text), named: o.class != "branch" && o.class != "tag"})
+		p.i++
+		start := p.i
+		if !p.joint() {
+			return
+		}
+		p.skip(determiners)
+		next := p.peek()
+		if next.group == 0 && next.kind != atom || next.at < 0 || p.startsVerb() {
+			p.i = start
+			return
+		}
+	}
+	if !found {
+		p.wrong(p.i, "files named .env", "a name should follow")
+	}
+}
+
+var ageLeads = table(`
+that|which are|is|were? at-least
+that|which have|has been published for? at-least
+that|which were|was published at-least
+published at-least
+at-least
+that|which are|is older than
+older than
+that|which are|is not younger|newer than
+not younger|newer than
+`)
+
+var ageYoung = table(`
+that|which are|is younger|newer than
+younger|newer than
+that|which are|is less than
+published less than
+published within the? last|past
+`)
+
+// ages reads the age of packages.
+func (p *parser) ages(o *object) bool {
+	start := p.i
+	op := ">="
+	if !p.matchAny(ageLeads(), nil) {
+		if !p.matchAny(ageYoung(), nil) {
+			return false
+		}
+		op = "<"
+	}
+	t := p.peek()
+	if t.kind != number {
+		p.miss(p.i)
+		p.i = start
+		return false
+	}
+	p.i++
+	unit, ok := map[string]int64{"hour": 1, "hours": 1, "day": 24, "days": 24, "week": 168, "weeks": 168, "month": 720, "months": 720}[p.peek().low]
+	if !ok {
+		p.i = start
+		return p.miss(p.i + 1)
+	}
+	p.i++
+	p.accept("old", "ago", "of")
+	p.accept("age")
+	o.age = append(o.age, ageTest{op: op, hours: t.n * unit})
+	return true
+}
+
+// groupPhrases say in a clause of their own what group of effects is meant.
+var groupPhrases = map[act.Group]func() []phrase{
+	act.Observe: table(`
+that|which only read|reads|observe|observes|look|view data|files|things|information?
+that|which do|does not change|modify|write|alter|affect anything|files|data|state|things?
+that|which are|is read-only
+`),
+	act.RemoteGroup: table(`
+that|which contact|contacts|reach|reaches|touch|touches|use|uses|need|needs|access|accesses|require|requires the|a|any? network|internet|web access?
+that|which contact|contacts|reach|reaches|touch|touches|access|accesses a|any|another? remote|other? site|server|host|service|machine|system|api|endpoint
+that|which go|goes over|through|to the network|internet|web
+that|which leave|leaves the|this|my machine|computer
+that|which are|is remote
+`),
+	act.Mutate: table(`
+that|which change|changes|modify|modifies|mutate|mutates|alter|alters|write|writes anything|something|files|data|state|things?
+that|which are|is mutating
+`),
+	act.Irreversible: table(`
+that|which delete|deletes|destroy|destroys|remove|removes anything|something|files|data|things?
+that|which can not|never be undone|reversed|reverted|recovered
+that|which are|is irreversible|destructive
+`),
+}
+
+var gitRemote = table(`
+that|which contact|contacts|reach|reaches|touch|touches|use|uses|access|accesses a|any|the? remote|remotes
+`)
+
+func (p *parser) grouping(o *object) bool {
+	for _, g := range []act.Group{act.Observe, act.RemoteGroup, act.Mutate, act.Irreversible} {
+		if p.matchAny(groupPhrases[g](), nil) {
+			o.group = g
+			return true
+		}
+	}
+	if p.matchAny(gitRemote(), nil) {
+		o.group, o.gitOnly = act.RemoteGroup, true
+		return true
+	}
+	return false
+}
+
+// parenthesis reads what refines a noun in parentheses: "(status, diff, log)".
+// Examples ("e.g. …") are read and say nothing.
+func (p *parser) parenthesis(o *object) {
+	start := p.i
+	example := false
+	switch {
+	case p.accept("("):
+		example = p.accept("e.g.", "like") || p.match(parsePhrase("for example|instance"), nil) || p.match(parsePhrase("such as"), nil)
+		p.accept(",")
+	case p.match(parsePhrase("such as"), nil), p.accept("like"), p.match(parsePhrase("for example|instance"), nil):
+		example = true
+	case p.accept("including"):
+		example = len(o.names) == 0
+	default:
+		return
+	}
+	example = example && o.class != "credential" && o.class != "secret"
+	p.accept("i.e.", "namely", "only", "including", ":")
+	inside := p.toks[start].is("(")
+	from, before := p.i, len(o.names)
+	for p.more() && !p.peek().is(")") {
+		t := p.peek()
+		if _, op := gitOps[t.low]; (op || t.is("git")) && (o.class == "git" || o.class == "op") {
+			if !t.is("git") {
+				o.names = append(o.names, name{tok: t, text: t.low})
+			}
+			p.i++
+		} else if p.isName(t, "", o.class) {
+			o.names = append(o.names, name{tok: t, text: t.text})
+			p.i++
+		} else if !p.joint() {
+			break
+		}
+		if !inside && !p.peek().is(",") && !p.peek().is("and") && !p.peek().is("or") && !p.peek().is("git") {
+			break
+		}
+	}
+	if p.i == from || inside && !p.accept(")") {
+		p.i, o.names = start, o.names[:before]
+		return
+	}
+	if example {
+		o.names = o.names[:before]
+	}
+}

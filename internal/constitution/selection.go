@@ -1,0 +1,473 @@
+package constitution
+
+import (
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/policy"
+)
+
+// A selection is a set of resources of one type: those that match one of pats
+// and none of nots. The zero selection is all of them.
+type selection struct {
+	pats []policy.Pattern
+	nots []policy.Pattern
+}
+
+func (s selection) open() bool { return len(s.pats) == 0 && len(s.nots) == 0 }
+
+// patterns gives d the patterns of o and of its places.
+func (g *grounder) patterns(d *deed, o *object, class string) {
+	kinds := d.kinds
+	if class == "credential" || class == "secret" && len(o.names) > 0 && slices.ContainsFunc(kinds, func(k act.Kind) bool { return k.On() == act.Path }) {
+		g.credentials(d, o)
+		return
+	}
+	var types []act.ResourceType
+	for _, k := range kinds {
+		if !slices.Contains(types, k.On()) {
+			types = append(types, k.On())
+		}
+	}
+	if g.keepApplicable(&types, o, class) {
+		return
+	}
+	restricted := false
+	var on []policy.Pattern
+	var except []policy.Exception
+	for _, t := range types {
+		s, problem := g.selectMain(o, t, class)
+		if problem != "" {
+			g.fail(o.at, "", "%s", problem)
+			return
+		}
+		restricted = restricted || !s.open()
+		switch {
+		case s.open():
+			on = append(on, policy.Pattern{Type: t})
+		case len(s.pats) == 0:
+			on = append(on, inverted(s.nots)...)
+		default:
+			on = append(on, s.pats...)
+			if len(s.nots) > 0 {
+				except = append(except, policy.Exception{On: s.nots})
+			}
+		}
+	}
+	d.kinds = common(kinds, ofType(types...))
+	if restricted || len(o.names) > 0 {
+		d.on, d.except = on, append(d.except, except...)
+	}
+	g.ages(d, o)
+}
+
+func (g *grounder) ages(d *deed, o *object) {
+	for _, a := range o.age {
+		if !slices.Equal(d.kinds, []act.Kind{act.Install}) {
+			g.fail(o.at, "npm packages that are at least two days old", "only the age of packages is known")
+			return
+		}
+		d.when = append(d.when, policy.Condition{Fact: "resource:" + act.FactAgeHours, Op: a.op, Value: a.hours})
+	}
+}
+
+// keepApplicable drops the types that a place of o cannot narrow: "anything in
+// ./x" is about paths. It reports whether there is nothing left.
+func (g *grounder) keepApplicable(types *[]act.ResourceType, o *object, class string) bool {
+	for _, m := range o.mods {
+		var kept []act.ResourceType
+		problem := ""
+		for _, t := range *types {
+			_, why := g.selectMod(m, t)
+			if why == "" {
+				kept = append(kept, t)
+			} else if problem == "" || strings.Contains(problem, "says nothing about") {
+				problem = why
+			}
+		}
+		if len(kept) == 0 {
+			g.fail(m.at, "", "%s", problem)
+			return true
+		}
+		*types = kept
+	}
+	return false
+}
+
+// credentials gives d the places of credentials, and those that o adds.
+func (g *grounder) credentials(d *deed, o *object) {
+	for _, place := range credentialPlaces {
+		d.on = append(d.on, policy.Pattern{Type: act.Path, Beneath: place})
+	}
+	for _, n := range o.names {
+		pat, problem := pathPattern(n, false)
+		if problem != "" {
+			g.fail(o.at, "", "%q %s", n.text, problem)
+			return
+		}
+		d.on = append(d.on, pat)
+	}
+	for _, t := range []act.ResourceType{act.Secret, act.URL, act.Recipient} {
+		if len(common(d.kinds, ofType(t))) > 0 {
+			d.on = append(d.on, policy.Pattern{Type: t})
+		}
+	}
+	for _, m := range o.mods {
+		g.fail(m.at, "files in …", "credentials lie in places of their own: %q cannot narrow them", g.text(m.at, m.end))
+		return
+	}
+}
+
+// selectMain returns which resources of type t the object of a verb is about.
+func (g *grounder) selectMain(o *object, t act.ResourceType, class string) (selection, string) {
+	s, problem := g.selectNames(o, t, class)
+	if problem != "" {
+		return s, problem
+	}
+	for _, m := range o.mods {
+		by, problem := g.selectMod(m, t)
+		if problem != "" {
+			return s, problem
+		}
+		if s, problem = both(s, by); problem != "" {
+			return s, g.text(o.at, o.end) + ": " + problem
+		}
+	}
+	return s, ""
+}
+
+// selectNames returns what the names of o and its noun select.
+func (g *grounder) selectNames(o *object, t act.ResourceType, class string) (selection, string) {
+	var s selection
+	if o.root != "" && o.root != "/" {
+		if t != act.Path && t != act.Repo && t != act.Command {
+			return s, g.text(o.at, o.end) + " says nothing about " + typeNoun(t)
+		}
+		s.pats = append(s.pats, policy.Pattern{Type: t, Beneath: o.root})
+	}
+	for _, n := range o.names {
+		pat, problem := g.namePattern(n, t, class)
+		if problem != "" {
+			return s, "\"" + n.text + "\" " + problem
+		}
+		s.pats = append(s.pats, pat)
+	}
+	if len(o.either) > 0 && t == act.Path {
+		var e selection
+		for _, n := range o.either {
+			e.pats = append(e.pats, policy.Pattern{Type: t, Name: n.text})
+		}
+		return both(s, e)
+	}
+	return s, ""
+}
+
+// namePattern reads one name as a resource of type t.
+func (g *grounder) namePattern(n name, t act.ResourceType, class string) (policy.Pattern, string) {
+	switch t {
+	case act.Path:
+		return g.pathOf(n, class)
+	case act.Repo:
+		pat, problem := pathPattern(n, true)
+		if pat.Name != "" {
+			problem = "is a file: name a directory"
+		}
+		pat.Type = act.Repo
+		return pat, problem
+	case act.Command:
+		return commandPattern(n, class)
+	case act.Host, act.URL, act.Recipient:
+		return hostPattern(n, t)
+	case act.Remote:
+		return remotePattern(n, class)
+	case act.Package:
+		return packagePattern(n)
+	}
+	if n.tok.kind == list {
+		return policy.Pattern{Type: t, List: n.text}, ""
+	}
+	return policy.Pattern{Type: t, Exact: n.text}, ""
+}
+
+// pathOf reads a name of a file; a bare name in a permission is that file in
+// the workspace.
+func (g *grounder) pathOf(n name, class string) (policy.Pattern, string) {
+	pat, problem := pathPattern(n, class == "folder")
+	if problem == "" && g.grant && !n.named && pat.Name != "" && pat.Beneath == "" && !strings.Contains(pat.Name, "*") {
+		pat.Beneath = "${workspace}"
+	}
+	return pat, problem
+}
+
+func commandPattern(n name, class string) (policy.Pattern, string) {
+	pat := policy.Pattern{Type: act.Command}
+	switch {
+	case n.tok.kind == list:
+		pat.List = n.text
+	case looksPath(n.text), class == "folder", strings.Contains(n.text, "/"):
+		root, problem := rooted(strings.TrimSuffix(strings.TrimSuffix(n.text, "/*"), "/**"))
+		pat.Beneath = root
+		return pat, problem
+	default:
+		pat.Name = n.text
+	}
+	return pat, ""
+}
+
+func packagePattern(n name) (policy.Pattern, string) {
+	pat := policy.Pattern{Type: act.Package}
+	s := n.text
+	switch registry, rest, ok := strings.Cut(s, ":"); {
+	case n.tok.kind == list:
+		pat.List = s
+	case ok && contains(registryWords, registry) && rest != "":
+		pat.Package = s
+	case ok:
+		return pat, "is not a package: write npm:name"
+	case contains(registryWords, s):
+		pat.Package = s + ":*"
+	case strings.LastIndexByte(s, '@') > 0:
+		return pat, "names a version: versions cannot be told apart here"
+	case strings.HasPrefix(s, "@"):
+		pat.Package = "npm:" + s
+	default:
+		return pat, "may be of any registry: write npm:" + s + ", pypi:" + s + " …"
+	}
+	return pat, ""
+}
+
+func typeNoun(t act.ResourceType) string {
+	return map[act.ResourceType]string{
+		act.Path: "files", act.Host: "hosts", act.URL: "sites", act.Package: "packages", act.Repo: "repositories", act.Remote: "remotes",
+		act.Command: "programs", act.Recipient: "recipients", act.Secret: "secrets", act.Model: "models", act.Memory: "memory",
+		act.Person: "people", act.Tool: "tools",
+	}[t]
+}
+
+// placeClasses are the nouns that can stand after a preposition, by the type of
+// what they narrow.
+var placeClasses = map[act.ResourceType]string{
+	act.Path: " file folder any ", act.Repo: " folder any repo git history ", act.Command: " folder any ",
+	act.Host: " site page network any remote ", act.URL: " site page network any remote ", act.Recipient: " person site any ",
+	act.Remote: " branch tag remote repo site any ", act.Package: " any ", act.Memory: " memory ", act.Person: " person ",
+}
+
+// selectMod returns what a place narrows resources of type t to, or why it says
+// nothing about them.
+func (g *grounder) selectMod(m mod, t act.ResourceType) (selection, string) {
+	text := g.text(m.at, m.end)
+	var s selection
+	if len(m.objects) == 0 { // "anywhere", "elsewhere"
+		if t != act.Path && t != act.Repo {
+			return s, "\"" + text + "\" says nothing about " + typeNoun(t)
+		}
+		return s, ""
+	}
+	all := false
+	for i := range m.objects {
+		o := &m.objects[i]
+		if o.class != "" && o.root == "" && !contains(placeClasses[t], o.class) && !(t == act.Package && len(o.names) > 0) {
+			return s, "\"" + text + "\" says nothing about " + typeNoun(t)
+		}
+		class := o.class
+		if class == "" && (t == act.Path || t == act.Command) {
+			class = "folder"
+		}
+		one, problem := g.selectMain(o, t, class)
+		if problem != "" {
+			return s, problem
+		}
+		if len(one.nots) > 0 && len(m.objects) > 1 {
+			return s, "\"" + text + "\": \"outside\" in a list can be read in two ways: write a sentence for each"
+		}
+		all = all || one.open()
+		s.pats, s.nots = append(s.pats, one.pats...), append(s.nots, one.nots...)
+	}
+	if all && !m.not {
+		return selection{}, ""
+	}
+	if m.not {
+		if len(s.nots) > 0 || all {
+			return s, "\"" + text + "\" leaves nothing"
+		}
+		return selection{nots: s.pats}, ""
+	}
+	return s, ""
+}
+
+// both returns what is in a and in b.
+func both(a, b selection) (selection, string) {
+	out := selection{nots: append(slices.Clone(a.nots), b.nots...)}
+	switch {
+	case len(a.pats) == 0:
+		out.pats = b.pats
+	case len(b.pats) == 0:
+		out.pats = a.pats
+	default:
+		for _, p := range a.pats {
+			for _, q := range b.pats {
+				r, ok := meet(p, q)
+				if !ok {
+					return out, "two places that are not joined: write \"and\" or \"or\" between them, or two sentences"
+				}
+				out.pats = append(out.pats, r)
+			}
+		}
+	}
+	return out, ""
+}
+
+// meet returns the pattern for what both p and q match, if there is one: a name
+// and a directory, a branch and a remote.
+func meet(p, q policy.Pattern) (policy.Pattern, bool) {
+	if p.Not || q.Not || p.List != "" || q.List != "" {
+		return p, false
+	}
+	for _, f := range []struct{ a, b *string }{
+		{&p.Exact, &q.Exact}, {&p.Beneath, &q.Beneath}, {&p.Name, &q.Name}, {&p.Site, &q.Site}, {&p.Prefix, &q.Prefix},
+		{&p.Ref, &q.Ref}, {&p.Package, &q.Package},
+	} {
+		if *f.a != "" && *f.b != "" {
+			return p, false
+		}
+		if *f.a == "" {
+			*f.a = *f.b
+		}
+	}
+	ways := 0
+	for _, s := range []string{p.Exact, p.Beneath + p.Name, p.Site, p.Prefix, p.Package} {
+		if s != "" {
+			ways++
+		}
+	}
+	return p, ways <= 1
+}
+
+func inverted(pats []policy.Pattern) []policy.Pattern {
+	out := slices.Clone(pats)
+	for i := range out {
+		out[i].Not = !out[i].Not
+	}
+	return out
+}
+
+// exception returns what e leaves out of d.
+func (g *grounder) exception(d *deed, e exception) []policy.Exception {
+	if len(e.when) > 0 || len(e.hours) > 0 {
+		x := policy.Exception{When: slices.Clone(e.when)}
+		for _, h := range e.hours {
+			x.When = append(x.When, hoursTest(h)...)
+		}
+		for i := range x.When {
+			g.pointer(d, &x.When[i], action{end: e.end})
+		}
+		return []policy.Exception{x}
+	}
+	if e.action != nil {
+		inner := *g
+		inner.wide, inner.grant = !g.wide, false
+		ds := inner.deeds(*e.action)
+		if inner.err != nil && g.err == nil {
+			g.err = inner.err
+		}
+		var all []policy.Exception
+		for _, x := range ds {
+			if len(x.groups) > 0 || x.rest || x.all {
+				g.fail(e.at, "", "%q cannot be an exception", g.text(e.at, e.end))
+			}
+			if len(d.kinds) > 0 && len(common(d.kinds, x.kinds)) == 0 {
+				g.fail(e.at, "must never …", "the sentence does not speak of %q; an exception narrows its own sentence and forbids nothing", g.text(e.at, e.end))
+			}
+			all = append(all, policy.Exception{Tools: x.tools, Kinds: x.kinds, On: x.on, When: x.when})
+		}
+		return all
+	}
+	return g.exceptObjects(d, e)
+}
+
+// exceptObjects returns the exceptions for resources: places, hosts, names.
+func (g *grounder) exceptObjects(d *deed, e exception) []policy.Exception {
+	var on []policy.Pattern
+	problem := "says nothing about this sentence"
+	types := typesOf(d)
+	for _, t := range types {
+		for _, m := range e.mods {
+			s, why := g.selectMod(m, t)
+			on, problem = g.leaveOut(on, s, why, problem)
+		}
+		for i := range e.objects {
+			o := &e.objects[i]
+			if tools := g.exceptTools(o); len(tools) > 0 {
+				return []policy.Exception{{Tools: tools}}
+			}
+			class := o.class
+			if class == "" && slices.Contains(types, act.Remote) && t == act.Remote && !looksHost(o.names[0].text) {
+				class = "branch"
+			}
+			if o.class == "credential" && t == act.Path {
+				x := deed{kinds: ofType(act.Path)}
+				g.credentials(&x, o)
+				on, problem = append(on, x.on...), ""
+				continue
+			}
+			if o.class != "" && o.root == "" && !contains(placeClasses[t], o.class) && !contains(classesOf[t], o.class) {
+				continue
+			}
+			s, why := g.selectMain(o, t, class)
+			on, problem = g.leaveOut(on, s, why, problem)
+		}
+	}
+	if len(on) == 0 {
+		g.fail(e.at, "", "%q: %s", g.text(e.at, e.end), problem)
+		return nil
+	}
+	return []policy.Exception{{On: on}}
+}
+
+// classesOf are the nouns for things of a type.
+var classesOf = map[act.ResourceType]string{
+	act.Path: " file folder code ", act.URL: " site page ", act.Host: " site page ", act.Command: " program ", act.Package: " package ",
+	act.Recipient: " person email ", act.Remote: " branch tag ", act.Memory: " memory ", act.Model: " model ", act.Secret: " secret ",
+}
+
+func (g *grounder) leaveOut(on []policy.Pattern, s selection, why, problem string) ([]policy.Pattern, string) {
+	switch {
+	case why != "":
+		if problem == "" {
+			return on, problem
+		}
+		return on, why
+	case s.open(), len(s.nots) > 0 && len(s.pats) > 0:
+		return on, problem
+	case len(s.nots) > 0:
+		return append(on, inverted(s.nots)...), ""
+	}
+	return append(on, s.pats...), ""
+}
+
+func (g *grounder) exceptTools(o *object) []string {
+	if len(o.names) == 0 || o.class != "tool" && (o.class != "" || !toolName(o.names[0].text) || looksPath(o.names[0].text) || contains(siteSuffixes, o.names[0].text[strings.IndexByte(o.names[0].text, '.')+1:])) {
+		return nil
+	}
+	if o.class != "tool" && o.names[0].tok.group == 0 && !strings.ContainsAny(o.names[0].text, "_*") {
+		return nil
+	}
+	return g.toolNames(o)
+}
+
+// typesOf returns the types of resource that d is about; all of them if it does
+// not say.
+func typesOf(d *deed) []act.ResourceType {
+	var types []act.ResourceType
+	kinds := d.kinds
+	if len(kinds) == 0 {
+		kinds = act.Kinds()
+	}
+	for _, k := range kinds {
+		if !slices.Contains(types, k.On()) {
+			types = append(types, k.On())
+		}
+	}
+	return types
+}
