@@ -1,0 +1,470 @@
+package resolve
+
+import (
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+	"ringfence/internal/act/weburl"
+)
+
+// defaultRemote is the value of a remote argument that stands for the remote
+// that git would use.
+const defaultRemote = "@default"
+
+// A remoteURL is where one remote leads.
+type remoteURL struct {
+	judged   string // canonical: without ".git", user of http, default port
+	dispatch string // for git
+	local    string // real path, for a repository on this machine
+	host     weburl.Host
+}
+
+// A remoteSubject is a remote: several URLs if git would push to several.
+type remoteSubject struct {
+	view   View
+	name   string // as configured; "" for a URL
+	urls   []remoteURL
+	ref    string // "refs/heads/x"; "" if every ref could be touched
+	forces bool   // configuration makes a push force
+	tags   bool   // configuration makes a push take tags along
+}
+
+// remote resolves a remote name or URL the way git does.
+func (r *resolver) remote(t *target, text string) (subject, error) {
+	repo := repoSubject{view: r.view}
+	if t.arg.Base != "" {
+		var err error
+		if repo, err = r.repoOf(t); err != nil {
+			return nil, err
+		}
+	}
+	config, err := repo.config()
+	if err != nil {
+		return nil, err
+	}
+	dir := repo.dir.path
+	if dir == "" {
+		dir = r.call.Dir
+	}
+	s, err := r.view.findRemote(config, repo, text, dir, t.arg.Push)
+	if err != nil || !t.arg.Push {
+		return s, err
+	}
+	return s, s.findRef(config, repo, r.args.text(t.arg.Ref), r.args.text(t.arg.RefTo))
+}
+
+// findRemote returns the URLs that git would contact for text.
+func (v View) findRemote(c gitConfig, repo repoSubject, text, dir string, push bool) (*remoteSubject, error) {
+	s := &remoteSubject{view: v}
+	name := text
+	if name == defaultRemote {
+		var err error
+		if name, err = defaultRemoteOf(c, repo, push); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkRemoteText(name); err != nil {
+		return nil, err
+	}
+	urls, pushURLs := c.list("remote", name, "url"), c.list("remote", name, "pushurl")
+	if len(urls)+len(pushURLs) > 0 {
+		s.name = name
+	} else if err := unknownRemote(c, repo, name); err != nil {
+		return nil, err
+	} else {
+		urls = []string{name}
+	}
+	for _, key := range []string{"vcs", "uploadpack", "receivepack"} {
+		if _, ok := c.get("remote", name, key); ok {
+			return nil, bad("", "is a remote whose %s names a program", key)
+		}
+	}
+	for _, raw := range c.rewrite(urls, pushURLs, push) {
+		u, err := v.remoteURL(raw, dir)
+		if err != nil {
+			return nil, err
+		}
+		again := c.rewrite([]string{u.dispatch}, nil, push)
+		if len(again) != 1 || again[0] != u.dispatch {
+			return nil, bad("", "leads to %q, which git's configuration rewrites once more", raw)
+		}
+		s.urls = append(s.urls, u)
+	}
+	if len(s.urls) == 0 {
+		return nil, bad("", "is a remote without a URL")
+	}
+	s.forces = c.isTrue("remote", name, "mirror")
+	return s, nil
+}
+
+// checkRemoteText refuses what git could read as an option or a helper program.
+func checkRemoteText(s string) error {
+	switch {
+	case s == "":
+		return bad("", "an empty remote names nothing")
+	case s[0] == '-':
+		return bad("", "could be read as an option")
+	case len(s) > maxPath, hasControl(s), strings.Contains(s, " "):
+		return bad("", "is no remote")
+	}
+	if i := strings.Index(s, "::"); i > 0 && strings.Trim(s[:i], "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+.-") == "" {
+		return bad("", "names the helper program git-remote-%s, which could run anything", s[:i])
+	}
+	return nil
+}
+
+// unknownRemote refuses a name that is no remote and no URL.
+func unknownRemote(c gitConfig, repo repoSubject, name string) error {
+	if strings.ContainsAny(name, ":/") || name == "." {
+		return nil
+	}
+	known := c.remotes()
+	hint := "this repository has no remotes"
+	if len(known) > 0 {
+		hint = "this repository has: " + strings.Join(known, ", ")
+	}
+	if near := strictjson.Nearest(name, known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return bad(hint, "is no remote of %q", repo.top)
+}
+
+// defaultRemoteOf returns the remote that git takes when none is named.
+func defaultRemoteOf(c gitConfig, repo repoSubject, push bool) (string, error) {
+	head, err := repo.head()
+	if err != nil {
+		return "", err
+	}
+	branch, onBranch := strings.CutPrefix(head, "refs/heads/")
+	if push {
+		if v, ok := c.get("branch", branch, "pushremote"); ok && onBranch {
+			return v, nil
+		}
+		if v, ok := c.get("remote", "", "pushdefault"); ok {
+			return v, nil
+		}
+	}
+	if v, ok := c.get("branch", branch, "remote"); ok && onBranch {
+		return v, nil
+	}
+	if names := c.remotes(); len(names) == 1 {
+		return names[0], nil
+	}
+	return "origin", nil
+}
+
+// rewrite applies url.*.insteadOf and pushInsteadOf and chooses between url and
+// pushurl (remote.c, alias_all_urls). A fetch takes the first.
+func (c gitConfig) rewrite(urls, pushURLs []string, push bool) []string {
+	if !push {
+		if len(urls) > 1 {
+			urls = urls[:1]
+		}
+		return c.aliases(urls, "insteadof")
+	}
+	if len(pushURLs) > 0 {
+		return c.aliases(pushURLs, "insteadof")
+	}
+	var rewritten []string
+	for _, u := range urls {
+		if a := c.alias(u, "pushinsteadof"); a != u {
+			rewritten = append(rewritten, a)
+		}
+	}
+	if len(rewritten) > 0 {
+		return rewritten
+	}
+	return c.aliases(urls, "insteadof")
+}
+
+func (c gitConfig) aliases(urls []string, key string) []string {
+	out := make([]string, len(urls))
+	for i, u := range urls {
+		out[i] = c.alias(u, key)
+	}
+	return out
+}
+
+// alias rewrites u by the longest prefix that matches.
+func (c gitConfig) alias(u, key string) string {
+	var base, longest string
+	for i := range c {
+		s := &c[i]
+		if s.section == "url" && s.key == key && len(s.value) > len(longest) && strings.HasPrefix(u, s.value) {
+			base, longest = s.sub, s.value
+		}
+	}
+	if longest == "" {
+		return u
+	}
+	return base + u[len(longest):]
+}
+
+// remoteURL reads what git would contact.
+func (v View) remoteURL(raw, dir string) (remoteURL, error) {
+	if err := checkRemoteText(raw); err != nil {
+		return remoteURL{}, err
+	}
+	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
+		return v.schemeURL(strings.ToLower(scheme), rest)
+	}
+	colon, slash := strings.IndexByte(raw, ':'), strings.IndexByte(raw, '/')
+	if raw[0] == '[' || strings.Contains(raw, "@[") {
+		colon = strings.Index(raw, "]:") + 1
+	}
+	if colon > 0 && (slash < 0 || colon < slash) {
+		return scpURL(raw[:colon], raw[colon+1:])
+	}
+	return v.localURL(raw, dir)
+}
+
+func (v View) schemeURL(scheme, rest string) (remoteURL, error) {
+	authority, p, _ := strings.Cut(rest, "/")
+	switch scheme {
+	case "file":
+		return v.localURL("file://"+rest, "/")
+	case "https", "http", "ssh", "git":
+	case "git+ssh", "ssh+git":
+		scheme = "ssh"
+	default:
+		return remoteURL{}, bad("", "has the scheme %q: remotes are https, ssh, git and file", scheme)
+	}
+	if strings.ContainsAny(rest, `?#\`) {
+		return remoteURL{}, bad("", `holds "?", "#" or "\", which the URL of a remote cannot`)
+	}
+	if scheme != "https" && scheme != "http" {
+		p = weburl.Unescape(p)
+	}
+	return joinRemote(scheme, authority, p, "")
+}
+
+// scpURL reads "user@host:path".
+func scpURL(authority, p string) (remoteURL, error) {
+	user, host, ok := strings.Cut(authority, "@")
+	if !ok {
+		user, host = "", authority
+	}
+	if inner, bracketed := strings.CutPrefix(host, "["); bracketed {
+		inner = strings.TrimSuffix(inner, "]")
+		if strings.Count(inner, ":") < 2 {
+			host = inner
+		}
+	} else if strings.Contains(host, ":") {
+		return remoteURL{}, bad("", "is no remote")
+	}
+	if user != "" {
+		host = user + "@" + host
+	}
+	return joinRemote("ssh", host, strings.TrimPrefix(p, "/"), p)
+}
+
+// defaultPorts of the schemes of remotes.
+var defaultPorts = map[string]uint16{"https": 443, "http": 80, "ssh": 22, "git": 9418}
+
+// joinRemote makes the two texts of a remote. scp is the path of a remote that
+// was written "host:path", which git must get in that form.
+func joinRemote(scheme, authority, p, scp string) (remoteURL, error) {
+	user, hostport := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, hostport = authority[:i], authority[i+1:]
+		const plainUser = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+		if user == "" || user[0] == '-' || strings.Trim(user, plainUser) != "" {
+			return remoteURL{}, bad("use a credential helper or an SSH key", "holds a password or something else that is no plain user name")
+		}
+		user += "@"
+	}
+	h, port, err := weburl.ParseHostPort(hostport)
+	if err != nil {
+		return remoteURL{}, bad("", "%s", err)
+	}
+	if strings.HasPrefix(h.String(), "-") || strings.HasPrefix(p, "-") {
+		return remoteURL{}, bad("", "could be read as an option")
+	}
+	host := h.String()
+	if port != 0 && port != defaultPorts[scheme] {
+		host = h.WithPort(port)
+	}
+	segments, err := remotePath(p, scheme == "ssh" || scheme == "git")
+	if err != nil {
+		return remoteURL{}, err
+	}
+	u := remoteURL{host: h, dispatch: scheme + "://" + user + host + "/" + segments}
+	if scp != "" && port == 0 {
+		u.dispatch = user + host + ":" + scp
+	}
+	if scheme != "ssh" {
+		user = ""
+	}
+	u.judged = scheme + "://" + user + host + "/" + strings.TrimSuffix(segments, ".git")
+	return u, nil
+}
+
+// remotePath returns the path of a remote in canonical form, without the first
+// slash. With raw it is not percent-encoded yet.
+func remotePath(p string, raw bool) (string, error) {
+	var out []string
+	for s := range strings.SplitSeq(p, "/") {
+		plain := s
+		if !raw {
+			plain = weburl.Unescape(s)
+		}
+		switch {
+		case plain == "" || plain == ".":
+			continue
+		case plain == ".." || strings.ContainsAny(plain, `/\`) || hasControl(plain):
+			return "", bad("", `has a path that holds "..", "\" or an escaped "/"`)
+		}
+		out = append(out, strings.ReplaceAll(weburl.Escape(plain), "%40", "@"))
+	}
+	if len(out) == 0 {
+		return "", bad("", "names no repository on that host")
+	}
+	return strings.Join(out, "/"), nil
+}
+
+// localURL reads a repository on this machine.
+func (v View) localURL(raw, dir string) (remoteURL, error) {
+	p, err := v.place(raw, dir)
+	if err != nil {
+		return remoteURL{}, err
+	}
+	return remoteURL{judged: fileURL(p.path), dispatch: p.path, local: p.path}, nil
+}
+
+func fileURL(p string) string {
+	parts := strings.Split(p, "/")
+	for i := range parts {
+		parts[i] = weburl.Escape(parts[i])
+	}
+	return "file://" + strings.Join(parts, "/")
+}
+
+// findRef sets the ref that a push changes.
+func (s *remoteSubject) findRef(c gitConfig, repo repoSubject, branch, to string) error {
+	s.tags = c.isTrue("push", "", "followtags")
+	for _, name := range []string{branch, to} {
+		if name == "" {
+			continue
+		}
+		if err := checkBranch(name); err != nil {
+			return valueError(err, "", name)
+		}
+	}
+	switch {
+	case s.forces:
+		return nil
+	case to != "":
+		ref, err := remoteRef(to)
+		s.ref = ref
+		return err
+	case branch != "":
+		ref, err := repo.branchRef(branch)
+		s.ref = ref
+		return err
+	}
+	return s.configuredRef(c, repo)
+}
+
+// configuredRef sets the ref of a push that names no branch.
+func (s *remoteSubject) configuredRef(c gitConfig, repo repoSubject) error {
+	if specs := c.list("remote", s.name, "push"); len(specs) > 0 && s.name != "" {
+		s.forces = s.forces || slices.ContainsFunc(specs, func(x string) bool { return strings.HasPrefix(x, "+") })
+		return nil
+	}
+	head, err := repo.head()
+	if err != nil {
+		return err
+	}
+	branch, onBranch := strings.CutPrefix(head, "refs/heads/")
+	mode, _ := c.get("push", "", "default")
+	switch strings.ToLower(mode) {
+	case "matching":
+		return nil
+	case "upstream", "tracking":
+		if m, ok := c.get("branch", branch, "merge"); ok && onBranch && checkRefName(m) == nil {
+			s.ref = m
+		}
+		return nil
+	}
+	s.ref = head
+	return nil
+}
+
+// real is the URL that git is to contact, or the name of the remote where that
+// stands for several.
+func (s *remoteSubject) real() (string, bool) {
+	if len(s.urls) == 1 {
+		return s.urls[0].dispatch, true
+	}
+	return s.name, s.name != ""
+}
+
+// on returns one effect for each URL, and those on files where it is on this
+// machine. With tree the effect reaches every ref.
+func (s *remoteSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
+	if k.On() != act.Remote {
+		return nil, noEffect(k, "remote")
+	}
+	var all []act.Effect
+	for _, u := range s.urls {
+		ref := s.ref
+		if tree || k == act.GitFetch {
+			ref = ""
+		}
+		all = append(all, act.Effect{Kind: k, Resource: u.resource(ref)})
+		if k == act.GitPush && s.tags && ref != "" {
+			all = append(all, act.Effect{Kind: k, Resource: u.resource("")})
+		}
+		if k == act.GitPush && s.forces {
+			all = append(all, act.Effect{Kind: act.GitForce, Resource: u.resource("")})
+		}
+		if u.local == "" {
+			continue
+		}
+		p, err := follow(u.local)
+		if err != nil {
+			return nil, err
+		}
+		on := act.Overwrite
+		if k == act.GitFetch {
+			on = act.Read
+		}
+		all = append(all, act.Effect{Kind: on, Resource: pathSubject{s.view, p}.resource(on, true), Tree: true})
+	}
+	return all, nil
+}
+
+func (u remoteURL) resource(ref string) act.Resource {
+	r := act.Resource{Type: act.Remote, Text: u.judged, Facts: map[string]any{act.FactRemoteURL: u.judged}}
+	if ref != "" {
+		r.Text += "#" + ref
+		r.Facts[act.FactRef] = ref
+	}
+	if !u.host.IsZero() {
+		if c := classOfHost(u.host); c != "" {
+			r.Facts[act.FactClass] = c
+		}
+	}
+	return r
+}
+
+// namedRemote reads "<remote URL>#refs/heads/x".
+func (v View) namedRemote(k act.Kind, text string) (act.Effect, error) {
+	raw, ref, hasRef := strings.Cut(text, "#")
+	if hasRef {
+		if err := checkRefName(ref); err != nil {
+			return act.Effect{}, err
+		}
+		ref = fullRef(ref)
+	}
+	if !strings.ContainsAny(raw, ":/") {
+		return act.Effect{}, bad("write the URL of the remote", "names no URL")
+	}
+	u, err := v.remoteURL(raw, v.Workspace)
+	if err != nil {
+		return act.Effect{}, err
+	}
+	return act.Effect{Kind: k, Resource: u.resource(ref)}, nil
+}

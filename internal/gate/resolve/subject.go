@@ -1,0 +1,77 @@
+package resolve
+
+import (
+	"io/fs"
+	"reflect"
+
+	"ringfence/internal/act"
+)
+
+// A pathSubject is a place in the file system.
+type pathSubject struct {
+	view View
+	place
+}
+
+// real is the real path. A link that is itself deleted or moved is dispatched as
+// its own path instead, see splice.
+func (p pathSubject) real() (string, bool) { return p.path, true }
+
+// on returns effects of kind k at the place. Create and overwrite are told apart
+// by what is there. What is deleted or moved is judged both as the link that was
+// named and as what the link leads to, because servers differ in which they take.
+// A kind on a Repo means the repository that will be made here.
+func (p pathSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
+	switch k.On() {
+	case act.Repo:
+		return one(k, p.view.repoResource(p.path, true), tree), nil
+	case act.Path:
+	default:
+		return nil, noEffect(k, "path")
+	}
+	switch {
+	case k == act.Create && p.exists && (tree || !p.dir()):
+		k = act.Overwrite
+	case k == act.Overwrite && !p.exists:
+		k = act.Create
+	}
+	if k != act.Delete && k != act.Move {
+		return one(k, p.resource(k, tree), tree), nil
+	}
+	tree = tree || p.dir()
+	effects := one(k, p.resource(k, tree), tree)
+	if p.link != "" {
+		at := pathSubject{p.view, place{path: p.link, exists: true, info: p.info}}
+		effects = append(effects, act.Effect{Kind: k, Resource: at.resource(k, false)})
+	}
+	return effects, nil
+}
+
+// resource returns p with its facts.
+func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
+	facts := map[string]any{act.FactExists: p.exists}
+	if c := p.view.classOfPath(p.path, k, tree); c != "" {
+		facts[act.FactClass] = c
+	}
+	if k.In(act.Mutate) && p.exists && p.info.Mode().IsRegular() && names(p.info) > 1 {
+		facts[FactHardlinked] = true
+	}
+	return act.Resource{Type: act.Path, Text: p.path, Facts: facts}
+}
+
+// names returns how many names a file has, 1 where the system does not say. The
+// type that holds the number differs between systems, its field does not.
+func names(info fs.FileInfo) uint64 {
+	v := reflect.ValueOf(info.Sys())
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return 1
+	}
+	n := v.Elem().FieldByName("Nlink")
+	switch {
+	case n.IsValid() && n.CanUint():
+		return n.Uint()
+	case n.IsValid() && n.CanInt():
+		return uint64(n.Int())
+	}
+	return 1
+}
