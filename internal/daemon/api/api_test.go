@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -205,6 +206,7 @@ func TestLost(t *testing.T) {
 				t.Errorf("nobody listens: %+v, %v", tk, err)
 			}
 		}
+		synctest.Wait() // the engine has seen the end of the first connection
 		w.cut(false)
 		if tk, err := s.Decide(t.Context(), act.Request{}); err != nil || tk.Verdict != act.Allow || decided != 2 {
 			t.Errorf("resumed: %+v, %v, decided %d", tk, err, decided)
@@ -503,4 +505,40 @@ func TestStall(t *testing.T) {
 			t.Error("still connected")
 		}
 	})
+}
+
+// TestServe is the real socket: peers are known, connections are bounded, and
+// the end of the context ends everything.
+func TestServe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "engine.sock")
+	l, err := ipc.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error, 1)
+	s := NewServer(newFake(), ServerOptions{MaxConns: 1, Log: func(err error) { refused <- err }})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	o := Options{Home: filepath.Dir(path)}
+	c, err := Connect(t.Context(), o)
+	if err != nil || s.Connections() != 1 {
+		t.Fatal(err, s.Connections())
+	}
+	if _, err := Connect(t.Context(), o); !errors.Is(err, ErrNotRunning) || !strings.Contains((<-refused).Error(), "too many") {
+		t.Errorf("a second connection: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Status(t.Context()); err == nil {
+		t.Error("answered after the end")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Status(t.Context()); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("after Close: %v", err)
+	}
 }

@@ -31,11 +31,14 @@ type Handler interface {
 type Sessions interface {
 	OpenSession(ctx context.Context, c Caller, r OpenRequest) (Opened, error)
 	// ResumeSession checks the token in constant time. From its return on, the
-	// connection of c owns the session and the former owner does not.
+	// connection of c owns the session and the former owner does not. That one
+	// may still be connected, or its end not yet noticed: what it left open is
+	// the session's no longer.
 	ResumeSession(ctx context.Context, c Caller, session, token string) (Opened, error)
 	CloseSession(ctx context.Context, c Caller, session string) error
 	// Gone says that the connection of c has ended, and which sessions it owned
-	// until then. Every other call of that connection has returned.
+	// until then: none that another connection resumed before. Every other call
+	// of that connection has returned. It never overlaps ResumeSession.
 	Gone(c Caller, owned []string)
 }
 
