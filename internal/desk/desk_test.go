@@ -64,7 +64,7 @@ func TestLives(t *testing.T) {
 	}{
 		"yes":     {func(d *Desk, _ context.CancelCauseFunc) { d.Answer(d.List()[0].ID, alice, Choice{Yes: true}) }, nil, true, Approved},
 		"no":      {func(d *Desk, _ context.CancelCauseFunc) { d.Answer(d.List()[0].ID, alice, Choice{}) }, nil, false, Refused},
-		"silence": {func(*Desk, context.CancelCauseFunc) { time.Sleep(5 * time.Minute) }, ErrNoAnswer, false, Expired},
+		"silence": {func(*Desk, context.CancelCauseFunc) { <-time.After(5 * time.Minute) }, ErrNoAnswer, false, Expired},
 		"gone":    {func(_ *Desk, cancel context.CancelCauseFunc) { cancel(cancelled) }, cancelled, false, Withdrawn},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestFlood(t *testing.T) {
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for i := range 1000 {
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 			all.Go(func() {
 				a, err := d.Ask(t.Context(), ask(i%500))
 				mu.Lock()
@@ -279,7 +279,7 @@ func TestFlood(t *testing.T) {
 		if got := <-start(t.Context(), d, ask(7)); !errors.Is(got.err, ErrCrowded) {
 			t.Errorf("65 identical calls: %v", got.err)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 	})
 }
 

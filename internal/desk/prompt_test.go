@@ -72,9 +72,10 @@ func (t flushing) Discard() error {
 
 var codeShown = regexp.MustCompile(`Type "(yes(?: [a-z2-7]{3})?)" to allow`)
 
+func shown(t *terminal) string { return codeShown.FindStringSubmatch(t.screen.String())[1] }
+
 // TestPrompt is AP-02 and the default of no.
 func TestPrompt(t *testing.T) {
-	shown := func(t *terminal) string { return codeShown.FindStringSubmatch(t.screen.String())[1] }
 	left := errors.New("left")
 	for name, c := range map[string]struct {
 		before string                                            // typed before the prompt
@@ -92,11 +93,11 @@ func TestPrompt(t *testing.T) {
 		"code":                  {plain: true, after: func(t *terminal, _ context.CancelCauseFunc) { t.press(shown(t) + "\n") }, yes: true},
 		"code missing":          {plain: true, after: func(t *terminal, _ context.CancelCauseFunc) { t.press("yes\n") }},
 		"typed before, code":    {plain: true, before: "yes\n", after: func(t *terminal, _ context.CancelCauseFunc) { t.press(shown(t) + "\n") }},
-		"silence":               {after: func(*terminal, context.CancelCauseFunc) { time.Sleep(time.Hour) }, err: ErrNoAnswer},
+		"silence":               {after: func(*terminal, context.CancelCauseFunc) { <-time.After(time.Hour) }, err: ErrNoAnswer},
 		"end of input":          {after: func(t *terminal, _ context.CancelCauseFunc) { close(t.keys) }, err: io.EOF},
 		"cancelled":             {after: func(_ *terminal, cancel context.CancelCauseFunc) { cancel(left) }, err: left},
 		"a line without end":    {after: func(t *terminal, _ context.CancelCauseFunc) { t.press(strings.Repeat("y", 300)) }, err: errors.ErrUnsupported},
-		"yes, but too late":     {after: func(t *terminal, _ context.CancelCauseFunc) { time.Sleep(301 * time.Second); t.press("yes\n") }, err: ErrNoAnswer},
+		"yes, but too late":     {after: func(t *terminal, _ context.CancelCauseFunc) { <-time.After(301 * time.Second); t.press("yes\n") }, err: ErrNoAnswer},
 		"nothing after newline": {after: func(t *terminal, _ context.CancelCauseFunc) { t.press("yes\nrest") }, yes: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -499,7 +499,7 @@ func TestStall(t *testing.T) {
 		if _, err := w.connect(Options{}).Status(t.Context()); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(writeStall)
+		<-time.After(writeStall)
 		synctest.Wait()
 		if _, err := nc.Write([]byte{0}); err == nil {
 			t.Error("still connected")
