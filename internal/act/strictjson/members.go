@@ -8,11 +8,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Member is one member of an object: its decoded name, whether that was
-// written with escapes, and src[Start:End], its value.
+// A Member is one member of an object; src[Start:End] is its value.
 type Member struct {
-	Name       string
-	Escaped    bool
+	Name       string // decoded
+	At         int    // where the quoted name starts
+	Escaped    bool   // whether the name was written with escapes
 	Start, End int
 }
 
@@ -62,11 +62,11 @@ func members(src []byte, lax bool) ([]Member, error) {
 		}
 		for i := range out {
 			if lax && out[i].Name == m.Name {
-				return nil, refuse(src, m.Start, ErrDuplicate, fmt.Sprintf("%q", clip(m.Name)))
+				return nil, refuse(src, m.At, ErrDuplicate, fmt.Sprintf("%q", clip(m.Name)))
 			}
 		}
 		if out = append(out, m); lax && len(out) > maxMembers {
-			return nil, refuse(src, m.Start, ErrSize, fmt.Sprintf("more than %d members", maxMembers))
+			return nil, refuse(src, m.At, ErrSize, fmt.Sprintf("more than %d members", maxMembers))
 		}
 	}
 	if _, err := d.ReadToken(); err != nil {
@@ -84,7 +84,7 @@ func member(d *jsontext.Decoder, src []byte) (Member, error) {
 		return Member{}, syntax(src, err)
 	}
 	at := int(d.InputOffset()) - len(raw)
-	m := Member{Escaped: bytes.IndexByte(raw, '\\') >= 0}
+	m := Member{At: at, Escaped: bytes.IndexByte(raw, '\\') >= 0}
 	if m.Name, err = Text(raw); err != nil {
 		return Member{}, refuse(src, at, ErrSyntax, "in a member name")
 	}

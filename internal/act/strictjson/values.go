@@ -1,7 +1,6 @@
 package strictjson
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -322,24 +321,4 @@ func Escape(s string) string {
 		return "~2"
 	}
 	return escape.Replace(s)
-}
-
-// Compact returns src, checked, without the white space between tokens; nothing
-// else changes. The result holds no newline.
-func Compact(src []byte, l Limits) ([]byte, error) {
-	out := make([]byte, 0, len(src))
-	var at int // end of the last token
-	err := scan(src, l, func(ev event) error {
-		gap := src[at:ev.start]
-		if i := bytes.IndexAny(gap, ",:"); i >= 0 {
-			out = append(out, gap[i])
-		}
-		out = append(out, src[ev.start:ev.end]...)
-		at = ev.end
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
