@@ -128,15 +128,16 @@ func (s *server) begin() error {
 	}
 	old := s.link
 	if old != nil {
-		s.link, s.err = nil, old.reason()
+		s.err = old.reason()
 		if time.Since(s.since) >= healthy {
 			s.deaths = 0
 		}
 		s.deaths++
 	}
 	if s.deaths > s.o.MaxRestarts {
-		return errGivenUp
+		return errGivenUp // and the link stays, for stop
 	}
+	s.link = nil
 	var pause time.Duration
 	if s.deaths > 1 {
 		pause = s.o.Backoff << min(s.deaths-2, 5)
@@ -145,17 +146,29 @@ func (s *server) begin() error {
 	s.starting = done
 	s.owned.Go(func() {
 		l, err := s.start(old, pause)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err != nil {
-			s.deaths++
-			s.err = err
-			s.o.Log.Error("starting server", "server", s.cfg.Name, "err", err)
-		}
-		s.link, s.since, s.starting = l, time.Now(), nil
+		missed := s.began(l, err)
 		close(done)
+		if missed {
+			s.front.changed(s.ctx)
+		}
 	})
 	return nil
+}
+
+// began takes in the end of a start, and reports whether the client was shown a
+// list without this server meanwhile.
+func (s *server) began(l *link, err error) (missed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link, s.since, s.starting = l, time.Now(), nil
+	if err != nil {
+		s.deaths++
+		s.err = err
+		s.o.Log.Error("starting server", "server", s.cfg.Name, "err", err)
+		return false
+	}
+	missed, s.tools.missed = s.tools.missed, false
+	return missed
 }
 
 // start brings the server up, after the end of old and a pause, until its

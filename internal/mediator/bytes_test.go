@@ -143,7 +143,7 @@ func FuzzReadClient(f *testing.F) {
 			return
 		}
 		p, err := readCall(m)
-		if err != nil {
+		if err != nil || !m.request() {
 			return
 		}
 		if std.Method != m.method || string(std.ID) != string(m.id()) || std.Params.Name != p.name || !bytes.Equal(std.Params.Arguments, p.arguments.of(line)) {

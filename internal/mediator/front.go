@@ -18,7 +18,6 @@ type front struct {
 	m      *Mediator
 	out    *outbox
 	opened atomic.Bool // the client has sent initialize
-	listed atomic.Bool // and has been answered a list
 	calls  sync.WaitGroup
 
 	mu      sync.Mutex

@@ -399,6 +399,42 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
+// A client that reads no more is one that has gone, though it still writes.
+func TestClientStopsReading(t *testing.T) {
+	d := deciding("tools/call fs.a hold")
+	m, err := New(Options{Decider: d, Starter: starting(map[string][]fakeServer{"fs": {func(p *fakeProcess) { p.open(aTool); p.drain() }}}), Servers: []Server{{Name: "fs", Command: "x"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(context.Background(), inR, outW) }()
+	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+	_, _ = outR.Read(make([]byte, 4096))
+	fmt.Fprintln(inW, callLine("2", "a", "{}"))
+	<-d.held
+	outR.Close()
+	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	if err := <-ended; err != errGone {
+		t.Errorf("Run: %v", err)
+	}
+	d.check(t)
+	inW.Close()
+}
+
+// A server that comes up after a list was shown without it is announced.
+func TestLateServer(t *testing.T) {
+	release := make(chan struct{})
+	conv := converse(t, deciding(""), map[string][]fakeServer{"fs": {func(p *fakeProcess) { <-release; p.open(aTool); p.drain() }}}, func(o *Options) { o.ListWait = time.Millisecond })
+	conv.open()
+	conv.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"tools":[]}`)
+	close(release)
+	if got := conv.receive(); got != `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` {
+		t.Error(got)
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	d, s := deciding(""), starting(nil)
 	for name, o := range map[string]Options{

@@ -20,6 +20,7 @@ type catalogue struct {
 	visible []tool    // what the last decision left
 	fresh   time.Time // until then, visible may be shown once without another decision
 	version int       // counts changes of raw; 0 before the first
+	missed  bool      // a list was shown without this server, as it was not up yet
 }
 
 // A tool is one definition that the client may see.
@@ -87,7 +88,7 @@ func (s *server) publish(ctx context.Context, raw []byte) error {
 	news := !sameTools(s.tools.visible, visible)
 	s.tools.visible, s.tools.fresh = visible, time.Now().Add(freshFor)
 	s.mu.Unlock()
-	if news && !first || news && s.front.listed.Load() {
+	if news && !first {
 		s.front.changed(ctx)
 	}
 	return nil
@@ -176,12 +177,11 @@ func (f *front) list(ctx context.Context, m message) []byte {
 	}
 	wait, cancel := context.WithTimeout(ctx, f.m.o.ListWait)
 	defer cancel()
-	defer f.listed.Store(true)
 	parts := make([][]tool, len(f.m.servers))
 	var all sync.WaitGroup
 	for i, s := range f.m.servers {
 		all.Go(func() {
-			if _, err := s.ready(wait); err == nil {
+			if _, err := s.ready(wait); err == nil || !s.miss() {
 				parts[i] = s.show(ctx)
 			}
 		})
@@ -197,6 +197,15 @@ func (f *front) list(ctx context.Context, m message) []byte {
 		}
 	}
 	return response(m.id(), "result", append(body, "]}"...))
+}
+
+// miss notes that a list is shown without this server, unless it has come up by
+// now.
+func (s *server) miss() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools.missed = s.link == nil || !s.link.up()
+	return s.tools.missed
 }
 
 // freshFor is how old the decision may be that serves the first list after the

@@ -148,10 +148,10 @@ func New(o Options) (*Mediator, error) {
 // ErrRan says that Run was called before.
 var ErrRan = errors.New("a mediator runs once")
 
-// Run serves the client that writes to in and reads from out, until in ends or
-// ctx does. It then cancels what is in flight, records that, stops every server
-// and waits for all of it. It returns nil at the end of in, the cause of ctx, or
-// the error of reading in.
+// Run serves the client that writes to in and reads from out, until in ends, out
+// breaks or ctx ends. It then cancels what is in flight, records that, stops
+// every server and waits for all of it. It returns nil at the end of in, the
+// cause of ctx, or an error.
 //
 // If ctx ends while in blocks, the goroutine that reads in is left behind; it
 // ends with the next byte and does nothing more. The same holds for out.
@@ -161,7 +161,7 @@ func (m *Mediator) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-var errGone = errors.New("the client has gone")
+var errGone = errors.New("the client has gone") // in the record of what was in flight
 
 func (m *Mediator) run(parent context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(parent)
@@ -179,6 +179,8 @@ func (m *Mediator) run(parent context.Context, in io.Reader, out io.Writer) erro
 	var err error
 	select {
 	case err = <-read:
+	case <-f.out.done: // nobody reads the answers
+		err = errGone
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
