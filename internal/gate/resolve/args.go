@@ -18,7 +18,7 @@ type arguments struct {
 	src     []byte
 	leaves  []leaf         // in the order of the text; defaults last
 	at      map[string]int // concrete pointer to index
-	open    int            // offset after the opening brace; -1 if src is empty
+	end     int            // offset of the closing brace; -1 if src is empty
 	members bool           // the object has members
 	edits   []strictjson.Edit
 	inserts [][]byte // members to add
@@ -36,16 +36,16 @@ type leaf struct {
 
 // readArguments reads src strictly and finds the annotation of every leaf.
 func readArguments(src []byte, ann *policy.ToolAnnotation) (*arguments, error) {
-	a := &arguments{src: src, at: map[string]int{}, open: -1}
+	a := &arguments{src: src, at: map[string]int{}, end: -1}
 	cover := coverage{args: ann.Args}
 	if text := bytes.TrimLeft(src, " \t\r\n"); len(text) > 0 {
 		if text[0] != '{' {
 			return nil, &Error{Why: "the arguments must be an object"}
 		}
-		a.open = len(src) - len(text) + 1
 		if err := strictjson.Walk(src, func(v strictjson.Value) error { return a.add(v, &cover) }); err != nil {
 			return nil, err
 		}
+		a.end = bytes.LastIndexByte(src, '}')
 	}
 	return a, a.addDefaults(ann)
 }
@@ -338,13 +338,13 @@ func (a *arguments) written(l *leaf) (string, error) {
 func (a *arguments) dispatch() ([]byte, error) {
 	if len(a.inserts) > 0 {
 		list := bytes.Join(a.inserts, []byte(","))
-		if a.open < 0 {
+		if a.end < 0 {
 			return slices.Concat([]byte("{"), list, []byte("}")), nil
 		}
 		if a.members {
-			list = append(list, ',')
+			list = append([]byte(","), list...)
 		}
-		a.edits = append(a.edits, strictjson.Edit{Start: a.open, End: a.open, New: list})
+		a.edits = append(a.edits, strictjson.Edit{Start: a.end, End: a.end, New: list})
 	}
 	if len(a.edits) == 0 {
 		return a.src, nil

@@ -28,6 +28,7 @@ type remoteSubject struct {
 	urls   []remoteURL
 	ref    string // "refs/heads/x"; "" if every ref could be touched
 	forces bool   // configuration makes a push force
+	byName bool   // configuration of the remote says what is pushed
 	tags   bool   // configuration makes a push take tags along
 }
 
@@ -96,6 +97,7 @@ func (v View) findRemote(c gitConfig, repo repoSubject, text, dir string, push b
 		return nil, bad("", "is a remote without a URL")
 	}
 	s.forces = c.isTrue("remote", name, "mirror")
+	s.byName = s.forces
 	return s, nil
 }
 
@@ -370,7 +372,8 @@ func (s *remoteSubject) findRef(c gitConfig, repo repoSubject, branch, to string
 // configuredRef sets the ref of a push that names no branch.
 func (s *remoteSubject) configuredRef(c gitConfig, repo repoSubject) error {
 	if specs := c.list("remote", s.name, "push"); len(specs) > 0 && s.name != "" {
-		s.forces = s.forces || slices.ContainsFunc(specs, func(x string) bool { return strings.HasPrefix(x, "+") })
+		s.byName = true
+		s.forces = slices.ContainsFunc(specs, func(x string) bool { return strings.HasPrefix(x, "+") })
 		return nil
 	}
 	head, err := repo.head()
@@ -393,9 +396,9 @@ func (s *remoteSubject) configuredRef(c gitConfig, repo repoSubject) error {
 }
 
 // real is the URL that git is to contact, or the name of the remote where that
-// stands for several.
+// stands for more than a URL.
 func (s *remoteSubject) real() (string, bool) {
-	if len(s.urls) == 1 {
+	if len(s.urls) == 1 && !s.byName {
 		return s.urls[0].dispatch, true
 	}
 	return s.name, s.name != ""

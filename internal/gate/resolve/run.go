@@ -134,7 +134,7 @@ func (c *commands) shell(program string, argv []string) error {
 	for i := 1; i < len(argv); i++ {
 		a := argv[i]
 		switch {
-		case a == "-o" && i+1 < len(argv) && argv[i+1] == "pipefail":
+		case len(a) > 1 && a[0] == '-' && a[len(a)-1] == 'o' && strings.Trim(a[1:], "euxfo") == "" && i+1 < len(argv) && argv[i+1] == "pipefail":
 			i++
 		case a == "--norc", a == "--noprofile", a == "--posix":
 		case len(a) > 1 && a[0] == '-' && strings.Trim(a[1:], "euxfc") == "":
