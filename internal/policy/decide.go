@@ -40,7 +40,7 @@ func kindOf(k act.Kind) int { return slices.Index(allKinds, k) }
 // waysOf returns the ways in which e can be allowed (reading 5 of decision
 // 0002). Fetch and send include connect and resolve, so what forbids these
 // forbids those. Connect and resolve are possible where what they serve is.
-func waysOf(e act.Effect) ([]way, error) {
+func (p *Policy) waysOf(e act.Effect) ([]way, error) {
 	kind := kindOf(e.Kind)
 	if kind < 0 || e.Kind.On() != e.Resource.Type {
 		return nil, fmt.Errorf("%q on a %q is no effect", clip(string(e.Kind)), clip(string(e.Resource.Type)))
@@ -49,11 +49,12 @@ func waysOf(e act.Effect) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Tree && e.Resource.Type != act.Path {
-		return nil, errors.New("only a path has anything beneath it")
+	if e.Tree && e.Resource.Type != act.Path && e.Resource.Type != act.Repo {
+		return nil, fmt.Errorf("a %s has nothing beneath it", e.Resource.Type)
 	}
 	whole := part{kind: kind, res: res, region: e.Tree, permits: true}
-	if res.host == "" || e.Resource.Type == act.Remote {
+	fetches := e.Resource.Type == act.URL && (p.forbidsHosts || res.has.has(nameClass))
+	if e.Resource.Type != act.Host && !fetches {
 		return []way{{whole}}, nil
 	}
 	return networkWays(e.Kind, whole), nil
@@ -126,7 +127,7 @@ func refused(err error) Decision {
 // effect decides one effect and adds it to the decision.
 func (d *decider) effect(e act.Effect) {
 	out := EffectDecision{Effect: e, Verdict: act.Allow}
-	ways, err := waysOf(e)
+	ways, err := d.waysOf(e)
 	if err != nil {
 		out.Verdict, out.Rules = act.Deny, []string{Default}
 		d.d.Errors = append(d.d.Errors, err.Error())

@@ -19,6 +19,7 @@ const (
 	nameName name = iota
 	nameExt
 	nameExists
+	nameHardlinked
 	nameClass
 	nameNew
 	nameProgram
@@ -48,7 +49,7 @@ const (
 
 // nameTexts are the names as policies write them.
 var nameTexts = [names]types.String{
-	"name", "ext", act.FactExists, act.FactClass, act.FactNewRepo, FactProgram, "args", "host", "port", "private",
+	"name", "ext", act.FactExists, factHardlinked, act.FactClass, act.FactNewRepo, FactProgram, "args", "host", "port", "private",
 	"scheme", "path", act.FactRemoteURL, act.FactRef, "domain", "registry", "version", act.FactAgeHours,
 	"approved", "session", "tool", "counts", "hour", "text", "number", "flag", "labels",
 }
@@ -57,6 +58,10 @@ var nameTexts = [names]types.String{
 // this program: string, "go"; "" when no bare name does. Without it a program in
 // one of the system's own directories has its base name.
 const FactProgram = "program"
+
+// factHardlinked is the fact of a Path that is true where the file has another
+// name too, so that a change shows somewhere else (package gate/resolve).
+const factHardlinked = "hardlinked"
 
 // A nameSet is a set of names.
 type nameSet uint32
@@ -90,7 +95,7 @@ type value struct {
 // factTypes says which facts a resolver may give for each type of resource, besides
 // [act.FactClass], and of which Go type they are.
 var factTypes = map[act.ResourceType]map[string]any{
-	act.Path:    {act.FactExists: false},
+	act.Path:    {act.FactExists: false, factHardlinked: false},
 	act.Repo:    {act.FactNewRepo: false},
 	act.Remote:  {act.FactRemoteURL: "", act.FactRef: ""},
 	act.Package: {act.FactAgeHours: int64(0)},

@@ -16,13 +16,12 @@ import (
 // the resource or something it is beneath, those that ask for the tool of the
 // call, and those that have neither. What it leaves out cannot match.
 type index struct {
-	nodes     map[types.EntityUID]*node
-	tools     map[types.EntityUID]byKind // rules without a resource that ask for a tool or server
-	rest      byKind                     // rules without either
-	networks  []netip.Prefix
-	paths     []string              // of nodes of type Path, sorted
-	hosts     map[string][]portNode // nodes that are part of one host: ports, prefixes, URLs
-	hasPrefix bool
+	nodes    map[types.EntityUID]*node
+	tools    map[types.EntityUID]byKind // rules without a resource that ask for a tool or server
+	rest     byKind                     // rules without either
+	networks []netip.Prefix
+	paths    []pathNode            // nodes that are in the file system, by path
+	hosts    map[string][]portNode // nodes that are part of one host: ports, prefixes, URLs
 }
 
 // A node is an entity that the layer names, in a rule or as member of a list.
@@ -30,6 +29,12 @@ type node struct {
 	uid   types.EntityUID
 	rules byKind
 	lists []*node
+}
+
+// A pathNode is a Path or a Repo, with its path.
+type pathNode struct {
+	path string
+	*node
 }
 
 // A portNode is a node that is part of a host, on one port or on any ("").
@@ -100,7 +105,7 @@ func (x *index) fill(rules []*rule, lists map[string]List, b Binding) error {
 			}
 		}
 	}
-	slices.Sort(x.paths)
+	slices.SortFunc(x.paths, func(a, b pathNode) int { return strings.Compare(a.path, b.path) })
 	return nil
 }
 
@@ -113,12 +118,11 @@ func (x *index) node(uid types.EntityUID) *node {
 	x.nodes[uid] = n
 	id := string(uid.ID)
 	switch uid.Type {
-	case typePath:
-		x.paths = append(x.paths, id)
+	case typePath, typeRepo:
+		x.paths = append(x.paths, pathNode{strings.TrimPrefix(id, "repo:"), n})
 	case typeNetwork:
 		x.networks = append(x.networks, netip.MustParsePrefix(id))
 	case typePrefix:
-		x.hasPrefix = true
 		host, _, _ := strings.Cut(id, "/")
 		x.atHost(host, n)
 	case typeHost:
@@ -238,18 +242,19 @@ func (x *index) known(r *resource) []*node {
 	return found
 }
 
-// below returns the nodes of type Path strictly beneath dir, and the lists that
-// they are members of.
+// below returns the nodes at dir and beneath it, and the lists that they are
+// members of.
 func (x *index) below(dir string) []*node {
-	prefix := strings.TrimSuffix(dir, "/") + "/"
-	i, _ := slices.BinarySearch(x.paths, prefix)
 	var found []*node
-	for ; i < len(x.paths) && strings.HasPrefix(x.paths[i], prefix); i++ {
-		if x.paths[i] != dir { // "/" is not beneath itself
-			n := x.nodes[types.EntityUID{Type: typePath, ID: types.String(x.paths[i])}]
-			found = append(append(found, n), n.lists...)
+	take := func(from string, ok func(p string) bool) {
+		i, _ := slices.BinarySearchFunc(x.paths, from, func(n pathNode, p string) int { return strings.Compare(n.path, p) })
+		for ; i < len(x.paths) && ok(x.paths[i].path); i++ {
+			found = append(append(found, x.paths[i].node), x.paths[i].lists...)
 		}
 	}
+	take(dir, func(p string) bool { return p == dir })
+	prefix := strings.TrimSuffix(dir, "/") + "/"
+	take(prefix, func(p string) bool { return strings.HasPrefix(p, prefix) })
 	return found
 }
 

@@ -34,7 +34,7 @@ type judge struct {
 	*decider
 	layer *layer
 	now   approved
-	tried []*sheet // by way and part, made when first needed
+	tried [4][3]*sheet // by way and part, made when first needed
 	errs  []error
 }
 
@@ -81,17 +81,11 @@ func (o *outcome) grant() (*rule, bool) {
 
 // sheet returns what is known of part i of way n.
 func (j *judge) sheet(w way, n, i int) *sheet {
-	const most = 4 // parts of a way
-	for len(j.tried) <= most*n+i {
-		j.tried = append(j.tried, nil)
+	if j.tried[n][i] == nil {
+		j.tried[n][i] = &sheet{part: &w[i]}
+		j.candidates(j.tried[n][i])
 	}
-	s := j.tried[most*n+i]
-	if s == nil {
-		s = &sheet{part: &w[i]}
-		j.candidates(s)
-		j.tried[most*n+i] = s
-	}
-	return s
+	return j.tried[n][i]
 }
 
 // outcome judges way w, the nth, with the given approvals.
@@ -166,7 +160,7 @@ func (s *sheet) lacks(required nameSet) bool {
 func (j *judge) inside(s *sheet) []*node {
 	var found, own []*node
 	if s.res.host == "" {
-		found = j.layer.below(string(s.res.uid.ID))
+		found = j.layer.below(strings.TrimPrefix(string(s.res.uid.ID), "repo:"))
 	} else {
 		found = j.layer.parts(s.res.host, s.res.port)
 	}
@@ -204,5 +198,5 @@ func (j *judge) expired(r *rule) bool {
 
 // private reports whether r is on a host that is not of the public internet.
 func (r *resource) private() bool {
-	return r.host != "" && r.uid.Type != typeRecipient && privateHost(r.host)
+	return r.host != "" && privateHost(r.host)
 }

@@ -40,10 +40,13 @@ const Bedrock = "bedrock"
 // A Policy is a set of layers, ready to decide. It is immutable and safe for
 // concurrent use. A nil Policy denies everything.
 type Policy struct {
-	layers   []*layer // the granting one first
-	actions  []types.Entity
-	prefixes bool // some rule names a Prefix
-	hash     string
+	layers  []*layer // the granting one first
+	actions []types.Entity
+	hash    string
+
+	// forbidsHosts says that some rule forbids connect or resolve for other
+	// hosts than those that have a class.
+	forbidsHosts bool
 }
 
 // A layer is one constitution, indexed.
@@ -131,10 +134,14 @@ func Load(layers []Layer, b Binding) (*Policy, error) {
 			return nil, err
 		}
 		p.layers = append(p.layers, built)
-		p.prefixes = p.prefixes || built.hasPrefix
+		p.forbidsHosts = p.forbidsHosts || slices.ContainsFunc(built.rules, (*rule).forbidsHosts)
 	}
 	p.hash = hashOf(all, b)
 	return p, nil
+}
+
+func (r *rule) forbidsHosts() bool {
+	return !r.permit && r.kinds&(1<<kindConnect|1<<kindResolve) != 0 && !r.requires.has(nameClass)
 }
 
 // hashOf returns the hash that [Policy.Hash] describes.

@@ -145,8 +145,10 @@ func (p Pattern) exact() (matcher, error) {
 		return matcher{uid: uid(typePath, p.Exact)}, nil
 	case p.Type == act.Tool && strings.HasSuffix(p.Exact, ".*"):
 		return matcher{uid: uid(typeServer, strings.TrimSuffix(p.Exact, ".*"))}, nil
-	case p.Type == act.Remote || p.Type == act.Package: // with any ref, with any version
-		return matcher{uid: uid(t, p.Exact), special: p.Type == act.Remote}, nil
+	case p.Type == act.Remote: // with any ref
+		return matcher{uid: uid(t, strings.TrimSuffix(p.Exact, ".git")), special: true}, nil
+	case p.Type == act.Package: // with any version
+		return matcher{uid: uid(t, p.Exact)}, nil
 	case !isResource(t):
 		return matcher{}, fmt.Errorf("there is no type of resource %q", clip(string(p.Type)))
 	}
@@ -264,7 +266,7 @@ var attrTypes = map[types.String]types.Value{
 	"path": types.String(""), "url": types.String(""), "ref": types.String(""), "domain": types.String(""),
 	"registry": types.String(""), "version": types.String(""), "program": types.String(""), "class": types.String(""),
 	"port": types.Long(0), "ageHours": types.Long(0),
-	"exists": types.False, "new": types.False, "private": types.False,
+	"exists": types.False, "hardlinked": types.False, "new": types.False, "private": types.False,
 }
 
 // argument tests an argument of the call. All arguments are known, so that one

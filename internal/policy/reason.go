@@ -17,11 +17,11 @@ const (
 
 // reason says why an effect is not allowed and what to do next; "" if it is.
 func reason(e EffectDecision, answers []answer) string {
-	what := visible(e.Effect.String())
-	switch e.Verdict {
-	case act.Allow:
+	if e.Verdict == act.Allow {
 		return ""
-	case act.Escalate:
+	}
+	what := visible(e.Effect.String())
+	if e.Verdict == act.Escalate {
 		var asked []string
 		for _, a := range e.Ask {
 			asked = append(asked, a.String())

@@ -153,6 +153,9 @@ func (r *resource) asPath(a act.Resource) error {
 	if exists, ok := a.Facts[act.FactExists].(bool); ok {
 		r.set(nameExists, types.Boolean(exists))
 	}
+	if linked, ok := a.Facts[factHardlinked].(bool); ok {
+		r.set(nameHardlinked, types.Boolean(linked))
+	}
 	return nil
 }
 
@@ -179,7 +182,8 @@ func (r *resource) network(host, port string) {
 	r.domains(host)
 	r.set(nameHost, types.String(host))
 	r.set(namePrivate, types.Boolean(privateHost(host)))
-	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+	if port != "" {
+		n, _ := strconv.ParseUint(port, 10, 16) // checked where it was split off
 		r.set(namePort, types.Long(n))
 	}
 }
@@ -187,7 +191,7 @@ func (r *resource) network(host, port string) {
 // hostResource returns the host of r as a resource: on a port, or with port "" on
 // any. It has the class of r.
 func hostResource(r *resource, port string) *resource {
-	h := &resource{}
+	h := &resource{values: make([]value, 0, 4), up: make([]types.EntityUID, 0, 8)}
 	h.network(r.host, port)
 	h.uid, h.up = h.up[0], h.up[1:]
 	for _, v := range r.values {
@@ -341,7 +345,10 @@ func splitRemote(url string) (host, port, p string, err error) {
 	}
 	switch {
 	case isURL && scheme == "file" || strings.HasPrefix(url, "/"):
-		if p = strings.TrimPrefix(url, "file://"); !canonicalPath(p) {
+		if p = url; isURL {
+			p = weburl.Unescape(rest)
+		}
+		if !canonicalPath(p) {
 			return "", "", "", errPath
 		}
 		return "", "", p, nil
@@ -356,6 +363,9 @@ func splitRemote(url string) (host, port, p string, err error) {
 		p = "/" + strings.TrimPrefix(p, "/")
 	}
 	host, port = cutHostPort(host[strings.LastIndexByte(host, '@')+1:])
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
+		return "", "", "", errHost
+	}
 	if port == "" {
 		port = remotePorts[scheme]
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"io/fs"
-	"time"
 
 	"ringfence/internal/act"
 )
@@ -58,24 +57,6 @@ func Shipped() (map[string]*Annotation, error) { return nil, errSoon }
 // DefinitionHash returns the pin of a tool definition: the hex SHA-256 of
 // "tooldef/v1\0" and the canonical JSON of the whole tool object.
 func DefinitionHash(def []byte) (string, error) { return "", errSoon }
-
-// Monitors count what limited clauses allowed. Safe for concurrent use.
-type Monitors struct{}
-
-// NewMonitors returns monitors for the limits of a policy, with nothing counted.
-func NewMonitors(limits map[string]Limit) *Monitors { return &Monitors{} }
-
-// Count returns how many effects clause has allowed in its window up to now.
-func (m *Monitors) Count(clause, principal, session string, now time.Time) int64 { return 0 }
-
-// Take counts one effect for each of limited (Decision.Limited) if every limit
-// still has room, and reports whether it did; else it counts none.
-func (m *Monitors) Take(limited []string, principal, session string, now time.Time) bool {
-	return false
-}
-
-// Replay counts one effect that the record says was allowed.
-func (m *Monitors) Replay(clause, principal, session string, at time.Time) {}
 
 // A Finding is what lint has to say about one clause.
 type Finding struct {
