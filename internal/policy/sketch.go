@@ -48,16 +48,6 @@ func Seal(files map[string][]byte, compiler string, key ed25519.PrivateKey) (map
 	return nil, errSoon
 }
 
-// ParseAnnotation reads the annotation in data; name is that of its file.
-func ParseAnnotation(name string, data []byte) (*Annotation, error) { return nil, errSoon }
-
-// Shipped returns the annotations that come with the program, by name.
-func Shipped() (map[string]*Annotation, error) { return nil, errSoon }
-
-// DefinitionHash returns the pin of a tool definition: the hex SHA-256 of
-// "tooldef/v1\0" and the canonical JSON of the whole tool object.
-func DefinitionHash(def []byte) (string, error) { return "", errSoon }
-
 // A Finding is what lint has to say about one clause.
 type Finding struct {
 	Clause  string
