@@ -22,7 +22,10 @@ type Checkpoint struct {
 	Note   []byte   // the signed text
 }
 
-const maxNote = 1024 // bytes of a signed checkpoint
+const (
+	maxNote   = 1024 // bytes of a signed checkpoint
+	maxOrigin = 128  // bytes of an origin
+)
 
 var errSignature = errors.New("no signature by this key")
 
@@ -73,10 +76,21 @@ func parseCheckpoint(signed []byte) (Checkpoint, error) {
 	}
 	size, ok := parseInt([]byte(lines[1]))
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
-	if !ok || err != nil || len(root) != 32 {
+	if !ok || err != nil || len(root) != 32 || !validOrigin(lines[0]) {
 		return Checkpoint{}, malformed
 	}
 	return Checkpoint{Origin: lines[0], Size: size, Root: [32]byte(root), Note: bytes.Clone(signed)}, nil
+}
+
+// validOrigin reports whether s can be the name of a ledger: a note name, and
+// narrower, so that every program agrees on what a space is.
+func validOrigin(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' || c == '+' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxOrigin
 }
 
 // openCheckpoint decodes a signed checkpoint and verifies that key signed it.

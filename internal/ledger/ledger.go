@@ -60,9 +60,10 @@ type Options struct {
 	// Key signs checkpoints. It must be the key the ledger was made with, or
 	// the last one it was rotated to.
 	Key ed25519.PrivateKey
-	// Origin is the name of the ledger in its checkpoints: a note name, like
-	// "example.com/host", without spaces or plus signs. By default it is that
-	// of the ledger, and for a new one "ringfence/" and the id of the key.
+	// Origin is the name of the ledger in its checkpoints, like
+	// "example.com/host": up to 128 printable ASCII characters, no space, no
+	// plus sign. By default it is that of the ledger, and for a new one
+	// "ringfence/" and the id of the key.
 	Origin string
 	// Now tells the time; by default time.Now.
 	Now func() time.Time

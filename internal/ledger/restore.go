@@ -59,10 +59,7 @@ func (l *Ledger) restore(ctx context.Context, o Options, head *Checkpoint) (*req
 	}
 	l.head, l.public = l.w.tree, o.Key.Public().(ed25519.PublicKey)
 	l.signer, err = signer(o.Key, l.origin)
-	if err != nil {
-		return nil, fmt.Errorf("the origin %q is not fit for a name: %w", l.origin, err)
-	}
-	return first, nil
+	return first, err
 }
 
 // create is restore for a new ledger.
@@ -73,6 +70,9 @@ func (l *Ledger) create(o Options, head *Checkpoint, first *request) error {
 	l.boot, l.origin = 1, o.Origin
 	if l.origin == "" {
 		l.origin = defaultOrigin(o.Key.Public().(ed25519.PublicKey))
+	}
+	if !validOrigin(l.origin) {
+		return fmt.Errorf("the origin %.200q is not 1 to %d printable ASCII characters without space and plus", l.origin, maxOrigin)
 	}
 	first.key = publicText(o.Key)
 	body, err := json.Marshal(openBody{Key: first.key, Origin: l.origin, Program: o.Version})

@@ -14,9 +14,9 @@ import (
 
 var testPublic = []ed25519.PublicKey{testKey.Public().(ed25519.PublicKey)}
 
-// exec runs SQL on the database of a closed ledger, as someone with write
+// runSQL runs SQL on the database of a closed ledger, as someone with write
 // access would.
-func exec(t *testing.T, dir string, query string, args ...any) {
+func runSQL(t *testing.T, dir string, query string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, databaseFile))
 	if err != nil {
@@ -119,7 +119,7 @@ func TestR13Database(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := copyDir(t, good)
-			exec(t, dir, c.query)
+			runSQL(t, dir, c.query)
 			v := verifyDir(t, dir)
 			if v.Status != Invalid || v.Index != c.index || v.Reason == "" {
 				t.Errorf("%v at %d (%s), want invalid at %d", v.Status, v.Index, v.Reason, c.index)
