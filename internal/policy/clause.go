@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"fmt"
 	"time"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
 )
 
 // A Modality says what a clause does with the effects it matches (DESIGN §5).
@@ -116,6 +118,20 @@ type Limit struct {
 	// PerSession counts in this session only; otherwise all sessions of the
 	// principal count together.
 	PerSession bool `json:"per_session,omitempty"`
+}
+
+// UnmarshalJSON reads the window as whole nanoseconds, as package json writes it.
+func (l *Limit) UnmarshalJSON(b []byte) error {
+	var plain struct {
+		Count      int64 `json:"count"`
+		Window     int64 `json:"window"`
+		PerSession bool  `json:"per_session"`
+	}
+	if err := strictjson.Unmarshal(b, &plain); err != nil {
+		return fmt.Errorf("limit: %w", err)
+	}
+	*l = Limit{plain.Count, time.Duration(plain.Window), plain.PerSession}
+	return nil
 }
 
 // A Quorum says how many different people of a role must approve. It is written
