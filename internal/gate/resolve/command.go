@@ -360,10 +360,8 @@ func (v View) program(name, dir string) (string, error) {
 		return "", bad("", "runs a program without a name")
 	}
 	if !strings.Contains(name, "/") {
-		for _, d := range v.Path {
-			if p := join(d, name); executable(p) {
-				return p, nil
-			}
+		if p := v.runs(name); p != "" {
+			return p, nil
 		}
 		return "", bad("the path is "+strings.Join(v.Path, ":"), "runs %q, which is not on the path", name)
 	}
@@ -381,6 +379,16 @@ func (v View) program(name, dir string) (string, error) {
 		return "", bad("", "runs %q, which is no program", p.path)
 	}
 	return p.path, nil
+}
+
+// runs returns the path of what a bare name runs, "" for nothing.
+func (v View) runs(name string) string {
+	for _, d := range v.Path {
+		if p := join(d, name); executable(p) {
+			return p
+		}
+	}
+	return ""
 }
 
 // Program returns the path that stands in effects for a bare program name.

@@ -299,7 +299,7 @@ func joinRemote(scheme, authority, p, scp string) (remoteURL, error) {
 	if scheme != "ssh" {
 		user = ""
 	}
-	u.judged = scheme + "://" + user + host + "/" + strings.TrimSuffix(segments, ".git")
+	u.judged = scheme + "://" + user + host + "/" + strings.TrimSuffix(strings.TrimSuffix(segments, ".git"), "/")
 	return u, nil
 }
 
@@ -332,15 +332,10 @@ func (v View) localURL(raw, dir string) (remoteURL, error) {
 	if err != nil {
 		return remoteURL{}, err
 	}
-	return remoteURL{judged: fileURL(p.path), dispatch: p.path, local: p.path}, nil
-}
-
-func fileURL(p string) string {
-	parts := strings.Split(p, "/")
-	for i := range parts {
-		parts[i] = weburl.Escape(parts[i])
+	if strings.Contains(p.path, "#") {
+		return remoteURL{}, bad("", `leads to %q, whose "#" would read as a ref`, p.path)
 	}
-	return "file://" + strings.Join(parts, "/")
+	return remoteURL{judged: "file://" + p.path, dispatch: p.path, local: p.path}, nil
 }
 
 // findRef sets the ref that a push changes.

@@ -37,12 +37,21 @@ func (v View) repoResource(p string, isNew bool) act.Resource {
 // real is the directory that was named: what is relative to it stays so.
 func (s repoSubject) real() (string, bool) { return s.dir.path, true }
 
-// on returns effects on the repository, or, for kinds on a Path, on its work
-// tree. What changes a linked work tree changes the repository it belongs to.
+// on returns effects on the repository. What changes a linked work tree changes
+// the repository it belongs to. For kinds on a Path, with tree, they are on the
+// work tree, without it on the configuration, which says what git runs and where
+// remotes are.
 func (s repoSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
 	switch k.On() {
 	case act.Path:
-		p, err := follow(s.top)
+		name := s.top
+		if !tree {
+			name = join(s.common, "config")
+		}
+		if !tree && s.common == "" {
+			name = join(s.top, ".git/config")
+		}
+		p, err := follow(name)
 		if err != nil {
 			return nil, err
 		}

@@ -68,8 +68,6 @@ func (v View) absolute(text, base string) (string, error) {
 		return v.Home + text[1:], nil
 	case text[0] == '~':
 		return "", bad(`write the path out, or begin it with "~/" for your own home`, "names the home of somebody else")
-	case strings.HasPrefix(text, `\\`), len(text) > 2 && text[1] == ':' && text[2] == '\\':
-		return "", bad("", "is a path of another system")
 	case variable.MatchString(text):
 		return "", bad("write the path out", "begins with a variable, which is not replaced here")
 	}

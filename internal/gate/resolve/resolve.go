@@ -59,11 +59,6 @@ const (
 	maxFact    = 64 << 10 // bytes of a string that becomes a fact
 )
 
-// FactHardlinked is a fact of a Path that would be changed: a bool, true when the
-// file has another name, so that the change shows somewhere else too (absent
-// otherwise).
-const FactHardlinked = "hardlinked"
-
 // An Error says why a call or an effect could not be resolved.
 type Error struct {
 	Pointer string // the argument, as JSON pointer; "" for a named effect

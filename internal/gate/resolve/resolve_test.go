@@ -231,11 +231,15 @@ func (f *fixture) show(e act.Effect) string {
 	if e.Tree {
 		s += " tree"
 	}
+	if _, named := e.Resource.Facts[policy.FactProgram]; e.Kind == act.Execute && !named {
+		s += " by-path"
+	}
 	for _, k := range slices.Sorted(maps.Keys(e.Resource.Facts)) {
 		switch v := e.Resource.Facts[k]; {
 		case k == act.FactExists && v == false:
 			s += " missing"
 		case k == act.FactExists, k == act.FactRemoteURL, k == act.FactRef:
+		case k == policy.FactProgram:
 		case v == true:
 			s += " " + k
 		default:

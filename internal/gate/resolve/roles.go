@@ -164,38 +164,60 @@ func hasControl(s string) bool {
 }
 
 // fillTemplate returns the effect on the URL that im.On makes of the arguments.
+// For a kind on a Remote it is the URL of one, and what follows "#" a branch.
 func (r *resolver) fillTemplate(im policy.Implied) (act.Effect, error) {
+	address, branch, _ := strings.Cut(im.On, "#")
+	address, err := r.fill(address, func(pointer string) (string, error) {
+		v, err := r.templateValue(pointer)
+		if im.Fold {
+			v = strings.ToLower(v)
+		}
+		return weburl.Escape(v), err
+	})
+	if err != nil {
+		return act.Effect{}, err
+	}
+	branch, err = r.fill(branch, func(pointer string) (string, error) {
+		v := r.args.text(pointer)
+		if err := checkBranch(strings.TrimPrefix(v, "refs/heads/")); err != nil {
+			return "", valueError(err, pointer, v)
+		}
+		return strings.TrimPrefix(v, "refs/heads/"), nil
+	})
+	if err != nil {
+		return act.Effect{}, err
+	}
+	if im.Kind.On() == act.Remote && branch != "" {
+		address += "#" + branch
+	}
+	e, err := r.view.effect(im.Kind, address)
+	if err != nil {
+		return act.Effect{}, valueError(err, "", address)
+	}
+	e.Tree = im.Tree
+	return e, nil
+}
+
+// fill replaces each pointer in braces by its value.
+func (r *resolver) fill(template string, value func(pointer string) (string, error)) (string, error) {
 	var b strings.Builder
-	rest := im.On
 	for {
-		before, after, ok := strings.Cut(rest, "{")
+		before, after, ok := strings.Cut(template, "{")
 		b.WriteString(before)
 		if !ok {
-			break
+			return b.String(), nil
 		}
-		pointer, tail, ok := strings.Cut(after, "}")
+		pointer, rest, ok := strings.Cut(after, "}")
 		if !ok {
-			return act.Effect{}, &Error{Value: im.On, Why: "is no template: a brace is not closed"}
+			return "", &Error{Value: template, Why: "is no template: a brace is not closed"}
 		}
-		rest = tail
-		value, err := r.templateValue(pointer)
+		v, err := value(pointer)
 		if err != nil {
-			return act.Effect{}, err
+			return "", err
 		}
-		if im.Fold {
-			value = strings.ToLower(value)
-		}
-		b.WriteString(weburl.Escape(value))
+		b.WriteString(v)
+		template = rest
 	}
-	u, err := parseURL(b.String())
-	if err != nil {
-		return act.Effect{}, valueError(err, "", b.String())
-	}
-	got, err := urlSubject{u}.on(im.Kind, im.Tree)
-	if err != nil {
-		return act.Effect{}, valueError(err, "", im.On)
-	}
-	return got[0], nil
 }
 
 // templateValue returns an argument as one segment of a URL path.

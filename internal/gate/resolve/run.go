@@ -8,6 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"ringfence/internal/act"
+	"ringfence/internal/policy"
 )
 
 // run adds the effects of running argv. words are where argv stands in the
@@ -77,7 +78,11 @@ func (c *commands) execute(program string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	c.effects = append(c.effects, act.Effect{Kind: act.Execute, Resource: act.Resource{Type: act.Command, Text: text}})
+	resource := act.Resource{Type: act.Command, Text: text}
+	if name := path.Base(program); c.view.runs(name) == program {
+		resource.Facts = map[string]any{policy.FactProgram: name}
+	}
+	c.effects = append(c.effects, act.Effect{Kind: act.Execute, Resource: resource})
 	c.named(argv[1:])
 	return nil
 }

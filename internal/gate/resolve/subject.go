@@ -50,11 +50,13 @@ func (p pathSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
 // resource returns p with its facts.
 func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
 	facts := map[string]any{act.FactExists: p.exists}
-	if c := p.view.classOfPath(p.path, k, tree); c != "" {
-		facts[act.FactClass] = c
+	class := p.view.classOfPath(p.path, k, tree)
+	if class == "" && k.In(act.Mutate) && p.exists && p.info.Mode().IsRegular() && names(p.info) > 1 {
+		// The file has another name somewhere, which may be one of those that run later.
+		class = classLater
 	}
-	if k.In(act.Mutate) && p.exists && p.info.Mode().IsRegular() && names(p.info) > 1 {
-		facts[FactHardlinked] = true
+	if class != "" {
+		facts[act.FactClass] = class
 	}
 	return act.Resource{Type: act.Path, Text: p.path, Facts: facts}
 }
