@@ -97,6 +97,17 @@ func newRoot(s *streams) *cobra.Command {
 	root.AddCommand(
 		newGenerate(s),
 		newVersion(s),
+		newDemo(s),
+		newMCP(s),
+		newApprovals(s),
+		newConstitution(s),
+		newCompile(s, "compile-policy FILE"),
+		newPolicy(s),
+		newTools(s),
+		newLedger(s),
+		newVerify(s),
+		newEngine(s),
+		newServer(s),
 	)
 	root.SetHelpCommand(newHelp(s))
 	root.InitDefaultHelpCmd()

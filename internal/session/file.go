@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,4 +105,26 @@ func RemoveFile(dir, id string) error {
 		return fmt.Errorf("removing session %s: %w", id, err)
 	}
 	return nil
+}
+
+// Files returns the files of all sessions in dir, oldest first.
+func Files(dir string) ([]File, error) {
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the folder of sessions: %w", err)
+	}
+	var all []File
+	for _, e := range found {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || !idForm.MatchString(id) {
+			continue
+		}
+		f, err := LoadFile(dir, id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b File) int { return a.Started.Compare(b.Started) })
+	return all, nil
 }

@@ -139,3 +139,36 @@ func ParsePublic(text string) (ed25519.PublicKey, error) {
 	}
 	return pub, nil
 }
+
+// Known returns the public keys that a home knows: that of the private key in
+// own, and those in the files of the directory trusted. What is not there adds
+// none; what cannot be read is an error.
+func Known(own, trusted string) ([]ed25519.PublicKey, error) {
+	var keys []ed25519.PublicKey
+	if _, err := os.Lstat(own); err == nil {
+		key, err := LoadOrCreate(own)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key.Public().(ed25519.PublicKey))
+	}
+	files, err := os.ReadDir(trusted)
+	if errors.Is(err, fs.ErrNotExist) {
+		return keys, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading trusted keys: %w", err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(filepath.Join(trusted, f.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading trusted keys: %w", err)
+		}
+		key, err := ParsePublic(string(data))
+		if err != nil {
+			return nil, fmt.Errorf("reading trusted key %s: %w", f.Name(), err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/desk"
+)
+
+// summaryWidth is how many bytes of a text from elsewhere a line shows.
+const summaryWidth = 200
+
+// summary says in a few words what the body of an entry says. An entry whose
+// type it does not know is shown as it is. Everything that an agent or a server
+// could have written is made visible first.
+func summary(kind string, body json.RawMessage) string {
+	var b struct {
+		Principal string       `json:"principal"`
+		Workspace string       `json:"workspace"`
+		Source    string       `json:"source"`
+		Tool      string       `json:"tool"`
+		Verb      string       `json:"verb"`
+		Effects   []act.Effect `json:"effects"`
+		Verdict   string       `json:"verdict"`
+		Code      string       `json:"code"`
+		Rules     []string     `json:"rules"`
+		Reason    string       `json:"reason"`
+		Box       any          `json:"box"`
+		Approved  any          `json:"approved"`
+		By        any          `json:"by"`
+		Clauses   []struct {
+			Clause string `json:"clause"`
+			Text   string `json:"text"`
+		} `json:"clauses"`
+		Note   string   `json:"note"`
+		Ticket string   `json:"ticket"`
+		Size   int      `json:"size"`
+		Error  string   `json:"error"`
+		Labels []string `json:"labels"`
+		Why    string   `json:"why"`
+	}
+	if json.Unmarshal(body, &b) != nil {
+		return show(string(body))
+	}
+	switch kind {
+	case "session-start":
+		return fmt.Sprintf("%s in %s, policy %s, box: %v", show(b.Principal), show(b.Workspace), show(b.Source), b.Box)
+	case "session-end":
+		return show(b.Why)
+	case "request":
+		return show(strings.TrimSpace(b.Tool + " " + effectsText(b.Effects)))
+	case "question":
+		var asked []string
+		for _, c := range b.Clauses {
+			asked = append(asked, c.Clause+" “"+c.Text+"”")
+		}
+		return "asks a person: " + show(strings.Join(asked, "; "))
+	case "answer":
+		return show(fmt.Sprintf("approved: %v %s %v %s", b.Approved, b.Code, list(b.By), b.Note))
+	case "decision":
+		return show(strings.TrimSpace(fmt.Sprintf("%s %s %s box: %v %s", b.Verdict, b.Code, strings.Join(b.Rules, " "), b.Box, b.Reason)))
+	case "result":
+		return show(strings.TrimSpace(fmt.Sprintf("of %s: %d bytes %s %s", b.Ticket, b.Size, strings.Join(b.Labels, " "), b.Error)))
+	}
+	return show(string(body))
+}
+
+func list(v any) string {
+	all, _ := v.([]any)
+	var out []string
+	for _, x := range all {
+		out = append(out, fmt.Sprint(x))
+	}
+	return strings.Join(out, ", ")
+}
+
+func effectsText(effects []act.Effect) string {
+	var out []string
+	for _, e := range effects {
+		out = append(out, e.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func show(s string) string { return desk.Visible(s, summaryWidth) }

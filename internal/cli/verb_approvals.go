@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
+)
+
+// newApprovals is "ringfence approvals".
+func newApprovals(s *streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "approvals",
+		Short: "See what waits for a person, and answer",
+		Long: "Calls that need a person wait here. An answer is for exactly the call that is\n" +
+			"shown, once. Whoever waits cannot approve: answer from another terminal.",
+	}
+	c.AddCommand(newApprovalsList(s), newApprovalsShow(s), newAnswer(s, true), newAnswer(s, false), newApprovalsWatch(s))
+	return c
+}
+
+func newApprovalsList(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the questions that wait",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				qs, err := e.Questions(c.Context())
+				if err != nil {
+					return err
+				}
+				if qs == nil {
+					qs = []api.Question{}
+				}
+				return s.value(qs, func() string {
+					if len(qs) == 0 {
+						return "Nothing waits.\n"
+					}
+					var b strings.Builder
+					for _, q := range qs {
+						b.WriteString(q.Text + "\n")
+					}
+					return b.String()
+				})
+			})
+		},
+	}
+}
+
+func newApprovalsShow(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one question whole",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				q, err := e.Question(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return s.value(q, func() string { return q.Text })
+			})
+		},
+	}
+}
+
+// newAnswer is "approve" and "deny".
+func newAnswer(s *streams, yes bool) *cobra.Command {
+	use, short, past := "deny ID", "Say no", "Denied.\n"
+	if yes {
+		use, short, past = "approve ID", "Say yes to exactly what is shown, once", "Approved.\n"
+	}
+	return &cobra.Command{
+		Use:         use,
+		Short:       short,
+		Args:        cobra.ExactArgs(1),
+		Annotations: exits(status{codeDenied, "this person may not answer that question"}),
+		RunE: func(c *cobra.Command, args []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				q, err := e.Question(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if !s.json {
+					fmt.Fprint(s.err, q.Text)
+				}
+				err = e.Answer(c.Context(), q.ID, api.Choice{Yes: yes, Mark: q.Mark})
+				if err != nil {
+					return answerError(err)
+				}
+				return s.value(map[string]any{"id": q.ID, "approved": yes}, func() string { return past })
+			})
+		},
+	}
+}
+
+func newApprovalsWatch(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch",
+		Short: "Show questions as they come, until interrupted",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				return watch(c.Context(), s, e)
+			})
+		},
+	}
+}
+
+func watch(ctx context.Context, s *streams, e *api.Client) error {
+	return e.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
+		if s.json {
+			return json.NewEncoder(s.out).Encode(ev)
+		}
+		text := ev.Question.Text
+		if ev.Kind != "asked" {
+			text = fmt.Sprintf("%s: %s\n", ev.Question.ID, ev.Kind)
+		}
+		_, err := fmt.Fprintln(s.out, text)
+		return err
+	})
+}

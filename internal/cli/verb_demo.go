@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/demo"
+	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
+)
+
+// newDemo is "ringfence demo".
+func newDemo(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Show the whole story on this machine: no key, no network",
+		Long: "Run a scripted model that obeys a poisoned file, with real servers behind the real\n" +
+			"gate, and show what was allowed, asked and refused, and why. Then verify the record,\n" +
+			"and a copy of it with one bit changed. It works in a folder of its own.",
+		Annotations: exits(status{codeFailed, "the story did not end as it must"}),
+		RunE: func(c *cobra.Command, _ []string) error {
+			self, err := proc.Executable()
+			if err != nil {
+				return err
+			}
+			out := io.Writer(s.out)
+			if s.json {
+				out = io.Discard
+			}
+			r, err := demo.Run(c.Context(), demo.Options{
+				Program: self, Version: version, Path: paths.SearchPath(), Env: paths.ServerEnvironment(), Out: out,
+			})
+			if err != nil {
+				return err
+			}
+			return s.value(r, func() string { return fmt.Sprintf("Took %.1f s.\n", r.Took.Seconds()) })
+		},
+	}
+}

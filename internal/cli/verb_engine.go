@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/paths"
+)
+
+// newEngine is "ringfence engine".
+func newEngine(s *streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "engine",
+		Short: "The process that decides and records",
+		Long: "The engine is the one process of a home that decides, asks and records. It is\n" +
+			"started when a command needs it and ends when no session is open.",
+	}
+	c.AddCommand(newEngineRun(), newEngineStatus(s), newEngineStop(s))
+	return c
+}
+
+func newEngineRun() *cobra.Command {
+	return &cobra.Command{
+		Use:    "run",
+		Short:  "Be the engine of this home until idle",
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			home, err := paths.EnsureHome()
+			if err != nil {
+				return err
+			}
+			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version})
+			if errors.Is(err, ipc.ErrLocked) {
+				return nil
+			}
+			return err
+		},
+	}
+}
+
+func newEngineStatus(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Say whether the engine runs, and what it holds",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c.Context(), connectRunning, func(e *api.Client) error {
+				st, err := e.Status(c.Context())
+				if err != nil {
+					return err
+				}
+				return s.value(st, func() string { return statusText(st) })
+			})
+		},
+	}
+}
+
+func statusText(st api.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "engine    pid %d, version %s, since %s\n", st.PID, st.Program, st.Started.Local().Format("2006-01-02 15:04:05"))
+	fmt.Fprintf(&b, "home      %s\n", st.Home)
+	fmt.Fprintf(&b, "sessions  %d open, %d questions waiting\n", st.Sessions, st.Questions)
+	fmt.Fprintf(&b, "ledger    %d entries, root %s\n", st.Entries, st.Root)
+	fmt.Fprintf(&b, "memory    %.1f MB\n", float64(st.MemoryBytes)/1e6)
+	return b.String()
+}
+
+func newEngineStop(s *streams) *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "stop",
+		Short: "End the engine",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c.Context(), connectRunning, func(e *api.Client) error {
+				if err := e.Stop(c.Context(), force); err != nil {
+					return err
+				}
+				return s.value(map[string]any{"stopped": true}, func() string { return "The engine ends.\n" })
+			})
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "also while sessions are open; they can be resumed")
+	return c
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/sys/atomicfile"
+)
+
+// newLedger is "ringfence ledger".
+func newLedger(s *streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ledger",
+		Short: "Read and verify the record of what agents did",
+	}
+	c.AddCommand(newLedgerSessions(s), newLedgerShow(s), newLedgerVerify(s), newLedgerExport(s))
+	return c
+}
+
+func newLedgerSessions(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions on record",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				all, err := e.LedgerSessions(c.Context())
+				if err != nil {
+					return err
+				}
+				if all == nil {
+					all = []api.SessionInfo{}
+				}
+				return s.value(all, func() string {
+					var b strings.Builder
+					for _, i := range all {
+						state := "ended"
+						if i.Open {
+							state = "open"
+						}
+						fmt.Fprintf(&b, "%s  %s  %-5s  %4d entries  %s  %s\n", i.ID, i.Started.Local().Format("2006-01-02 15:04:05"), state, i.Entries, i.Principal, i.Workspace)
+					}
+					return b.String()
+				})
+			})
+		},
+	}
+}
+
+func newLedgerShow(s *streams) *cobra.Command {
+	var kind string
+	var tail int
+	c := &cobra.Command{
+		Use:   "show [SESSION]",
+		Short: "Print the entries of a session, or all",
+		Long: "Print the entries of a session, or all, oldest first. With --json each line is an\n" +
+			"entry exactly as it is stored and hashed.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			q := api.LedgerQuery{Kind: kind, Tail: tail}
+			if len(args) == 1 {
+				q.Session = args[0]
+			}
+			return with(c.Context(), connect, func(e *api.Client) error {
+				n := 0
+				err := e.LedgerEntries(c.Context(), q, func(raw json.RawMessage) error {
+					n++
+					if s.json {
+						_, err := fmt.Fprintf(s.out, "%s\n", raw)
+						return err
+					}
+					line, err := entryText(raw)
+					if err != nil {
+						return err
+					}
+					_, err = io.WriteString(s.out, line)
+					return err
+				})
+				if err == nil && n == 0 && q.Session != "" {
+					return &exitError{code: codeFailed, err: fmt.Errorf("the record has no session %q", q.Session), hint: `"ringfence ledger sessions" lists them`}
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&kind, "type", "", "only entries of this type")
+	c.Flags().IntVar(&tail, "tail", 0, "only the newest `N`")
+	return c
+}
+
+func newLedgerVerify(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:         "verify",
+		Short:       "Verify the whole record of this home",
+		Annotations: exits(status{codeFailed, "the record is invalid"}, status{codeDenied, "the record is incomplete"}),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				v, err := e.LedgerVerify(c.Context())
+				if err != nil {
+					return err
+				}
+				if err := s.value(v, func() string { return verificationText(v) }); err != nil {
+					return err
+				}
+				return verdictOf(v.Status)
+			})
+		},
+	}
+}
+
+func newLedgerExport(s *streams) *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use:   "export SESSION",
+		Short: "Write one session as a file that anyone can verify",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				if out == "" {
+					return e.LedgerExport(c.Context(), args[0], s.out)
+				}
+				var buf bytes.Buffer
+				if err := e.LedgerExport(c.Context(), args[0], &buf); err != nil {
+					return err
+				}
+				if err := atomicfile.Write(out, buf.Bytes(), 0o600); err != nil {
+					return err
+				}
+				return s.value(map[string]any{"file": out, "bytes": buf.Len()}, func() string {
+					return fmt.Sprintf("%s: %d bytes\n", out, buf.Len())
+				})
+			})
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
+	return c
+}
+
+// verdictOf maps a verification to an exit status.
+func verdictOf(status string) error {
+	switch status {
+	case "valid":
+		return nil
+	case "incomplete":
+		return &exitError{code: codeDenied}
+	}
+	return &exitError{code: codeFailed}
+}
+
+// answerError tells a refused answer from one that failed.
+func answerError(err error) error {
+	if errors.Is(err, api.ErrRefused) {
+		return &exitError{code: codeDenied, err: err}
+	}
+	return err
+}
+
+func verificationText(v api.Verification) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d entries in %d sessions\n", v.Status, v.Entries, v.Sessions)
+	if v.Root != "" {
+		fmt.Fprintf(&b, "root %s\n", v.Root)
+	}
+	for _, p := range v.Problems {
+		fmt.Fprintf(&b, "  %s\n", p)
+	}
+	return b.String()
+}
+
+// entryText is an entry on one line or a few, for people.
+func entryText(raw []byte) (string, error) {
+	var e struct {
+		Session string          `json:"session"`
+		Seq     int64           `json:"seq"`
+		Time    string          `json:"time"`
+		Type    string          `json:"type"`
+		Body    json.RawMessage `json:"body"`
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return "", fmt.Errorf("reading an entry: %w", err)
+	}
+	return fmt.Sprintf("%s %s/%d %s %s\n", e.Time, e.Session, e.Seq, e.Type, summary(e.Type, e.Body)), nil
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/mediator"
+	"ringfence/internal/sandbox/unboxed"
+	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
+)
+
+// mcpFlags are the flags of "ringfence mcp".
+type mcpFlags struct {
+	servers, policy, workspace string
+	persona, agent             string
+	ask                        string
+	wait                       time.Duration
+}
+
+// newMCP is "ringfence mcp".
+func newMCP(s *streams) *cobra.Command {
+	var f mcpFlags
+	c := &cobra.Command{
+		Use:   "mcp --servers FILE",
+		Short: "Be an MCP server in front of other MCP servers",
+		Long: "Be an MCP server on standard input and output, in front of the servers of FILE,\n" +
+			"which has the mcpServers JSON that every MCP client uses. Every call passes the\n" +
+			"gate. What needs a person waits at the desk (\"ringfence approvals\"), never on the\n" +
+			"terminal of the client.",
+		Example: "  ringfence mcp --servers servers.json --workspace ~/src/project",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runMCP(c.Context(), s, f)
+		},
+	}
+	c.Flags().StringVar(&f.servers, "servers", "", "`FILE` that lists the servers")
+	c.Flags().StringVar(&f.policy, "policy", "", "compiled constitution, a `DIR`; without it the default one applies")
+	c.Flags().StringVarP(&f.workspace, "workspace", "w", "", "`DIR` that the agent works in (default: the working directory)")
+	c.Flags().StringVar(&f.persona, "persona", "default", "persona of the agent")
+	c.Flags().StringVar(&f.agent, "agent", "mcp", "name of the agent")
+	c.Flags().StringVar(&f.ask, "ask", api.AskDesk, "desk, or never: deny what needs a person")
+	c.Flags().DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
+	return c
+}
+
+func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
+	m, done, err := openMediator(ctx, f, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return err
+	}
+	err = m.Run(ctx, s.in, s.out)
+	if errors.Is(err, context.Canceled) {
+		err = nil // the client ended us, as clients do
+	}
+	return errors.Join(err, done())
+}
+
+// openMediator opens a session for the servers of a file and returns the
+// mediator that serves it, and what ends both.
+func openMediator(ctx context.Context, f mcpFlags, log *slog.Logger) (*mediator.Mediator, func() error, error) {
+	servers, err := readServers(f.servers, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	boxes, err := newBoxes(f.workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := openRequest(f, boxes, servers)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := client.OpenSession(ctx, open)
+	if err != nil {
+		return nil, nil, errors.Join(sessionError(err), client.Close())
+	}
+	done := func() error {
+		// The session is ended also when we are being ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return errors.Join(session.Close(ctx), client.Close())
+	}
+	for _, note := range session.Opened().Notes {
+		log.Warn(note)
+	}
+	m, err := mediator.New(mediator.Options{
+		Decider: session, Starter: boxes, Servers: servers, Log: log, Version: version,
+		Session: session.Opened().Session, Principal: session.Opened().Principal,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return m, done, nil
+}
+
+func readServers(file string, log *slog.Logger) ([]mediator.Server, error) {
+	if file == "" {
+		return nil, &exitError{code: codeUsage, err: errors.New("--servers is missing"), hint: `it names a file with {"mcpServers": {…}}`}
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the list of servers: %w", err)
+	}
+	servers, warnings, err := mediator.ParseServers(src, paths.Variable)
+	if err != nil {
+		return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s:%w", file, err)}
+	}
+	for _, w := range warnings {
+		log.Warn(file + ":" + w)
+	}
+	return servers, nil
+}
+
+func newBoxes(workspace string) (mediator.Boxes, error) {
+	if workspace == "" {
+		workspace = "."
+	}
+	workspace, err := filepath.Abs(workspace)
+	if err == nil {
+		workspace, err = filepath.EvalSymlinks(workspace)
+	}
+	if err != nil {
+		return mediator.Boxes{}, fmt.Errorf("finding the workspace: %w", err)
+	}
+	home, err := paths.UserHome()
+	if err != nil {
+		return mediator.Boxes{}, err
+	}
+	self, err := proc.Executable()
+	if err != nil {
+		return mediator.Boxes{}, err
+	}
+	return mediator.Boxes{
+		Tier: unboxed.Tier{}, Workspace: workspace, Home: home, Program: self,
+		Path: paths.SearchPath(), Env: paths.ServerEnvironment(),
+	}, nil
+}
+
+func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (api.OpenRequest, error) {
+	r := api.OpenRequest{
+		Principal: f.persona + "/" + f.agent, Workspace: boxes.Workspace, Ask: f.ask,
+		AskSeconds: int(f.wait.Round(time.Second) / time.Second),
+	}
+	if f.policy != "" {
+		dir, err := filepath.Abs(f.policy)
+		if err != nil {
+			return r, fmt.Errorf("finding the policy: %w", err)
+		}
+		r.PolicyDir = dir
+	}
+	for _, s := range servers {
+		argv, err := boxes.Argv(s)
+		if err != nil {
+			return r, err
+		}
+		annotations := s.Ringfence.Annotations
+		if annotations == "" {
+			annotations = s.Ringfence.Builtin
+		}
+		r.Servers = append(r.Servers, api.ServerInfo{Name: s.Name, Argv: argv, Dir: boxes.Dir(s), Annotations: annotations})
+	}
+	return r, nil
+}
+
+// sessionError gives an error of opening a session its exit status.
+func sessionError(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.CodeBadRequest {
+		return &exitError{code: codeUsage, err: err}
+	}
+	if errors.As(err, &e) && e.Code == api.CodeUnavailable {
+		return &exitError{code: codeEvidence, err: err}
+	}
+	return err
+}

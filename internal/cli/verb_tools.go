@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
+)
+
+// newTools is "ringfence tools".
+func newTools(s *streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tools",
+		Short: "Review the definitions of tools",
+		Long: "A tool is called only while its definition is one that was shipped with us or that\n" +
+			"a person approved. A definition that changes blocks its tool until it is reviewed.",
+	}
+	c.AddCommand(newToolsList(s), newToolsReview(s), newToolsPin(s))
+	return c
+}
+
+func newToolsList(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [SERVER[.TOOL]]",
+		Short: "List definitions that were reviewed or wait for it",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				pins, err := e.ToolsList(c.Context(), toolQuery(args))
+				if err != nil {
+					return err
+				}
+				if pins == nil {
+					pins = []api.ToolPin{}
+				}
+				return s.value(pins, func() string {
+					var b strings.Builder
+					for _, p := range pins {
+						fmt.Fprintf(&b, "%-9s %.12s  %s.%s\n", p.Status, p.Hash, p.Server, p.Tool)
+					}
+					if len(pins) == 0 {
+						return "No definition waits; those shipped with us need no review.\n"
+					}
+					return b.String()
+				})
+			})
+		},
+	}
+}
+
+func newToolsReview(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "review [SERVER[.TOOL]]",
+		Short: "Show definitions, and what changed in them",
+		Long: "Show definitions that wait for review, with what changed since the approved one.\n" +
+			"Invisible characters are made visible. \"ringfence tools pin\" settles one.",
+		Args:        cobra.MaximumNArgs(1),
+		Annotations: exits(status{codeFailed, "definitions wait for review"}),
+		RunE: func(c *cobra.Command, args []string) error {
+			return with(c.Context(), connect, func(e *api.Client) error {
+				pins, err := e.ToolsReview(c.Context(), toolQuery(args))
+				if err != nil {
+					return err
+				}
+				waiting := []api.ToolPin{}
+				for _, p := range pins {
+					if p.Status == "proposed" || p.Status == "drifted" {
+						waiting = append(waiting, p)
+					}
+				}
+				if err := s.value(waiting, func() string { return reviewText(waiting) }); err != nil {
+					return err
+				}
+				if len(waiting) > 0 {
+					return &exitError{code: codeFailed}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func reviewText(waiting []api.ToolPin) string {
+	if len(waiting) == 0 {
+		return "Nothing waits for review.\n"
+	}
+	var b strings.Builder
+	for _, p := range waiting {
+		fmt.Fprintf(&b, "%s.%s is %s, hash %s\n%s", p.Server, p.Tool, p.Status, p.Hash, p.Diff)
+		fmt.Fprintf(&b, "approve:  ringfence tools pin %s.%s %s\nreject:   ringfence tools pin --reject %s.%s %s\n\n", p.Server, p.Tool, p.Hash, p.Server, p.Tool, p.Hash)
+	}
+	return b.String()
+}
+
+func newToolsPin(s *streams) *cobra.Command {
+	var reject bool
+	c := &cobra.Command{
+		Use:         "pin SERVER.TOOL HASH",
+		Short:       "Approve or reject the definition with that hash",
+		Args:        cobra.ExactArgs(2),
+		Annotations: exits(status{codeDenied, "this process may not settle it"}),
+		RunE: func(c *cobra.Command, args []string) error {
+			server, tool, ok := strings.Cut(args[0], ".")
+			if !ok {
+				return &exitError{code: codeUsage, err: fmt.Errorf("%q is no tool: it is SERVER.TOOL", args[0])}
+			}
+			return with(c.Context(), connect, func(e *api.Client) error {
+				p, err := e.ToolsPin(c.Context(), api.PinRequest{Server: server, Tool: tool, Hash: args[1], Approve: !reject})
+				if err != nil {
+					return answerError(err)
+				}
+				return s.value(p, func() string { return fmt.Sprintf("%s.%s is %s\n", p.Server, p.Tool, p.Status) })
+			})
+		},
+	}
+	c.Flags().BoolVar(&reject, "reject", false, "reject it")
+	return c
+}
+
+func toolQuery(args []string) api.ToolQuery {
+	if len(args) == 0 {
+		return api.ToolQuery{}
+	}
+	server, tool, _ := strings.Cut(args[0], ".")
+	return api.ToolQuery{Server: server, Tool: tool}
+}

@@ -1,0 +1,243 @@
+// Package daemon is the engine: it builds the parts, wires them to each other,
+// and answers the socket until nobody needs it.
+//
+// It is wiring and not logic: deciding is the gate's, recording the ledger's,
+// asking the desk's. It is the only process of its home that opens the ledger,
+// its key, the pins and the desk.
+//
+// Invariants:
+//
+//	E1  One engine per home: it holds the lock before it opens anything.
+//	E2  A session exists for clients only after its start has been recorded, and
+//	    is resumed only with its token, by the same user.
+//	E3  What a lost client left under way is recorded as orphaned before its
+//	    session goes on or ends.
+//	E4  The engine ends by itself only when no session is open.
+//
+// Lock order: Engine.mu, then nothing; parts are called without it.
+package daemon
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringfence/internal/config"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
+	"ringfence/internal/gate"
+	"ringfence/internal/inspect"
+	"ringfence/internal/ledger"
+	"ringfence/internal/policy"
+	"ringfence/internal/session"
+	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/keychain"
+	"ringfence/internal/sys/paths"
+)
+
+// Options say which engine runs, and how.
+type Options struct {
+	Home    string // of ringfence; it must exist
+	Program string // version, told to clients and recorded
+	// UserHome is the person's home. Default: that of this process.
+	UserHome string
+	// Ready is called once, when clients can connect.
+	Ready func()
+	// Idle is how long the engine stays without a session and a connection.
+	// 0 is the configured time.
+	Idle time.Duration
+	// Grace is how long a session whose client is gone can be resumed. 0 is two
+	// minutes.
+	Grace time.Duration
+	Now   func() time.Time // default time.Now
+}
+
+const defaultGrace = 2 * time.Minute
+
+// An Engine is the running engine of one home.
+type Engine struct {
+	o       Options
+	conf    config.Config
+	started time.Time
+	user    string // real path of the person's home
+	signer  ed25519.PrivateKey
+
+	ledger *ledger.Ledger
+	desk   *desk.Desk
+	pins   *pins
+	gate   *gate.Gate
+	server *api.Server
+	stop   context.CancelCauseFunc
+	done   <-chan struct{} // closed when the engine is to stop
+
+	mu       sync.Mutex
+	runs     map[string]*run
+	monitors map[string]*policy.Monitors // by policy hash
+	changed  chan struct{}               // closed and replaced when runs change
+	work     sync.WaitGroup              // goroutines that the engine started
+}
+
+// A run is an open session.
+type run struct {
+	gate  *gate.Run
+	file  session.File
+	notes []string
+	asker atomic.Pointer[asker]
+	owner uint64             // connection that owns it; 0: none
+	lost  context.CancelFunc // stops the grace timer, nil while owned
+}
+
+var _ api.Handler = (*Engine)(nil)
+
+// errStopped is why the engine's context ends when it was asked to stop.
+var errStopped = errors.New("the engine was stopped")
+
+// Run is the engine from lock to last checkpoint. It returns nil when it was
+// asked to stop, was idle, or ctx ended; ipc.ErrLocked when another process is
+// the engine of that home.
+func Run(ctx context.Context, o Options) (err error) {
+	lock, err := ipc.NewLock(paths.EngineLock(o.Home))
+	if err != nil {
+		return fmt.Errorf("becoming the engine of %s: %w", o.Home, err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	socket, err := paths.EngineSocket(o.Home)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	e, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	e.stop, e.done = stop, ctx.Done()
+	l, err := lock.Listen(socket)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listening for clients: %w", err), e.close())
+	}
+	if err := e.adopt(ctx); err != nil {
+		return errors.Join(err, l.Close(), e.close())
+	}
+	if o.Ready != nil {
+		o.Ready()
+	}
+	e.work.Go(func() { e.idle(ctx) })
+	err = e.server.Serve(ctx, l)
+	stop(nil)
+	e.work.Wait()
+	return errors.Join(err, e.close())
+}
+
+// open builds the parts.
+func open(ctx context.Context, o Options) (*Engine, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	conf, _, err := config.Load(o.Home)
+	if err != nil {
+		return nil, err
+	}
+	if o.Idle == 0 {
+		o.Idle = conf.Idle
+	}
+	e := &Engine{
+		o: o, conf: conf, started: o.Now(), runs: map[string]*run{},
+		monitors: map[string]*policy.Monitors{}, changed: make(chan struct{}),
+	}
+	if e.user = o.UserHome; e.user == "" {
+		if e.user, err = paths.UserHome(); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(paths.Sessions(o.Home), 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of sessions: %w", err)
+	}
+	if e.signer, err = keychain.LoadOrCreate(paths.LedgerKey(o.Home)); err != nil {
+		return nil, err
+	}
+	if e.pins, err = openPins(paths.PinsFile(o.Home)); err != nil {
+		return nil, err
+	}
+	e.ledger, err = ledger.Open(ctx, paths.LedgerDir(o.Home), ledger.Options{
+		Key: e.signer, Now: o.Now, Version: o.Program,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the ledger: %w", err)
+	}
+	e.desk = desk.New(desk.Options{Roles: conf.Approvers, Wait: conf.AskWait, Now: o.Now})
+	e.gate = gate.New(gate.Options{
+		Runs: e.gateRun, Ledger: e.ledger, Desk: deskFace{e.desk, o.Now}, Pins: e.pins,
+		Inspect: &inspect.Inspector{}, Now: o.Now, Digest: digest,
+	})
+	e.server = api.NewServer(e, api.ServerOptions{Home: o.Home, Program: o.Program})
+	return e, nil
+}
+
+// close ends every session that is still open here and writes the last
+// checkpoint. Sessions stay resumable by the next engine.
+func (e *Engine) close() error {
+	ctx := context.Background()
+	var errs []error
+	for _, r := range e.all() {
+		errs = append(errs, e.gate.Orphan(ctx, r.gate))
+	}
+	return errors.Join(append(errs, e.ledger.Close(ctx))...)
+}
+
+// idle stops the engine when it has had neither session nor connection for
+// Options.Idle.
+func (e *Engine) idle(ctx context.Context) {
+	for {
+		e.mu.Lock()
+		changed, busy := e.changed, len(e.runs) > 0
+		e.mu.Unlock()
+		timer := time.NewTimer(e.o.Idle)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+			if !busy && e.server.Connections() == 0 {
+				e.stop(errStopped)
+				return
+			}
+		}
+	}
+}
+
+func (e *Engine) gateRun(id string) (*gate.Run, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.runs[id]
+	if r == nil {
+		return nil, false
+	}
+	return r.gate, true
+}
+
+func (e *Engine) all() []*run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]*run, 0, len(e.runs))
+	for _, r := range e.runs {
+		all = append(all, r)
+	}
+	return all
+}
+
+// note wakes whoever waits for the set of runs to change. Engine.mu is held.
+func (e *Engine) note() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}

@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
+	"ringfence/internal/gate"
+	"ringfence/internal/policy"
+)
+
+// deskFace is the desk as the gate needs it.
+type deskFace struct {
+	desk *desk.Desk
+	now  func() time.Time
+}
+
+var _ gate.Desk = deskFace{}
+
+// Ask puts the gate's question to people.
+func (f deskFace) Ask(ctx context.Context, q gate.Question) (gate.Answer, error) {
+	who, _ := q.Asker.(asker)
+	dq := desk.Question{
+		Session: q.Session, Principal: q.Principal, Tool: q.Tool, Effects: q.Effects,
+		Args: string(q.Arguments), Clauses: clausesOf(q.Asked), Digest: desk.Sum(q.Digest),
+		Asker: who.who, OwnTerminal: who.ownTerminal,
+	}
+	if q.Wait > 0 {
+		dq.Deadline = f.now().Add(q.Wait)
+	}
+	a, err := f.desk.Ask(ctx, dq)
+	out := gate.Answer{ID: a.Question, Approved: err == nil && a.Approved, Token: a.Token, Code: act.CodeRefused}
+	for _, v := range a.Votes {
+		out.By = append(out.By, voter(v))
+	}
+	if a.SelfNotExcluded {
+		out.Note = "self-approval not excluded"
+	}
+	switch {
+	case errors.Is(err, desk.ErrNoAnswer):
+		out.Code = act.CodeNoAnswer
+		return out, nil
+	case err != nil:
+		return out, err
+	}
+	return out, nil
+}
+
+// Consume uses the approval up.
+func (f deskFace) Consume(a gate.Answer, digest [32]byte) error {
+	return f.desk.Consume(a.Token, desk.Sum(digest))
+}
+
+func clausesOf(asked []policy.Asked) []desk.Clause {
+	out := make([]desk.Clause, len(asked))
+	for i, a := range asked {
+		out[i] = desk.Clause{ID: a.Clause, Text: a.Text, Count: a.Quorum.Count, Role: a.Quorum.Role}
+	}
+	return out
+}
+
+// digest is what an approval binds to.
+func digest(b gate.Bound) [32]byte {
+	return desk.Digest(desk.Bound{
+		Principal: b.Principal, Session: b.Session, Server: b.Server, ServerPin: b.Launch, Tool: b.Tool, ToolPin: b.Pin,
+		Args: canonicalSum(b.Arguments), Effects: b.Effects, Policy: b.Policy, Clauses: b.Clauses,
+	})
+}
+
+// Questions returns the open questions.
+func (e *Engine) Questions(context.Context, api.Caller) ([]api.Question, error) {
+	open := e.desk.List()
+	out := make([]api.Question, len(open))
+	for i, q := range open {
+		out[i] = question(q)
+	}
+	return out, nil
+}
+
+// Question returns one open question.
+func (e *Engine) Question(_ context.Context, _ api.Caller, id string) (api.Question, error) {
+	q, err := e.desk.Get(id)
+	if err != nil {
+		return api.Question{}, api.Errorf(api.CodeNotFound, "question %s: %v", id, err)
+	}
+	return question(q), nil
+}
+
+// AnswerQuestion takes the choice of the person at the other end.
+func (e *Engine) AnswerQuestion(_ context.Context, c api.Caller, id string, choice api.Choice) error {
+	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark})
+	switch {
+	case errors.Is(err, desk.ErrGone):
+		return api.Errorf(api.CodeNotFound, "question %s: %v", id, err)
+	case err != nil:
+		return api.Errorf(api.CodeRefused, "question %s: %v", id, err)
+	}
+	return nil
+}
+
+// WatchQuestions sends what happens at the desk until ctx ends.
+func (e *Engine) WatchQuestions(ctx context.Context, _ api.Caller, send func(api.QuestionEvent) error) error {
+	events, err := e.desk.Watch(ctx)
+	if err != nil {
+		return api.Errorf(api.CodeBusy, "watching the desk: %v", err)
+	}
+	for ev := range events {
+		if err := send(api.QuestionEvent{Kind: string(ev.Kind), Question: question(ev.Question)}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func question(q desk.Question) api.Question {
+	out := api.Question{
+		ID: q.ID, Session: q.Session, Principal: q.Principal, Tool: q.Tool, Effects: q.Effects,
+		Args: q.Args, ArgsBytes: q.ArgsBytes, Digest: hex.EncodeToString(q.Digest[:]),
+		Asker: api.Person{
+			UID: q.Asker.UID, PID: q.Asker.PID, SID: q.Asker.SID, TTY: q.Asker.TTY, Name: q.Asker.Name, Known: q.Asker.Known,
+		},
+		OwnTerminal: q.OwnTerminal, Asked: q.Asked, Deadline: q.Deadline, Calls: q.Calls, Mark: q.Mark,
+		Text: desk.Render(q),
+	}
+	for _, c := range q.Clauses {
+		out.Clauses = append(out.Clauses, api.QuestionClause(c))
+	}
+	return out
+}
+
+func voter(v desk.Vote) string { return person(v.By, v.Yes) }
+
+// person is who said what, for the record.
+func person(who desk.Identity, yes bool) string {
+	word := "no"
+	if yes {
+		word = "yes"
+	}
+	return fmt.Sprintf("%s: %s (uid %d, pid %d)", word, who.Name, who.UID, who.PID)
+}
+
+// Decide passes a request of a session that c owns through the gate.
+func (e *Engine) Decide(ctx context.Context, _ api.Caller, r act.Request) (act.Ticket, error) {
+	t, err := e.gate.Decide(ctx, r)
+	if err != nil {
+		return act.Ticket{}, api.Errorf(api.CodeUnavailable, "%v", err)
+	}
+	return t, nil
+}
+
+// Finish passes an outcome through the gate.
+func (e *Engine) Finish(ctx context.Context, _ api.Caller, session, ticket string, o act.Outcome) (act.Reply, error) {
+	return e.gate.Finish(ctx, act.Ticket{ID: ticket, Session: session}, o)
+}

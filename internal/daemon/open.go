@@ -1,0 +1,367 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
+	"ringfence/internal/gate"
+	"ringfence/internal/gate/resolve"
+	"ringfence/internal/ledger"
+	"ringfence/internal/policy"
+	"ringfence/internal/session"
+	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/paths"
+)
+
+// The types of entry that the engine writes about sessions.
+const (
+	entryStart = "session-start"
+	entryEnd   = ledger.TypeEnd
+)
+
+var (
+	principalForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}/[a-z0-9][a-z0-9._-]{0,63}$`)
+	serverForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+)
+
+// startEntry is what the record says of a session before anything happens in it.
+type startEntry struct {
+	Principal    string          `json:"principal"`
+	Workspace    string          `json:"workspace"`
+	Home         string          `json:"home"`
+	Program      string          `json:"program"`
+	Policy       string          `json:"policy"`       // hash of all that decides
+	Constitution string          `json:"constitution"` // hash of the English
+	Source       string          `json:"source"`       // where the policy came from
+	Layers       []string        `json:"layers"`
+	Ask          string          `json:"ask"`
+	Servers      []serverEntry   `json:"servers,omitempty"`
+	Box          json.RawMessage `json:"box"` // as the launcher reported; "none"
+	Client       clientEntry     `json:"client"`
+	Notes        []string        `json:"notes,omitempty"`
+}
+
+type serverEntry struct {
+	Name        string          `json:"name"`
+	Argv        []string        `json:"argv"`
+	Dir         string          `json:"dir,omitempty"`
+	Annotations string          `json:"annotations,omitempty"`
+	Box         json.RawMessage `json:"box"`
+}
+
+type clientEntry struct {
+	PID int    `json:"pid"`
+	UID uint32 `json:"uid"`
+	SID int    `json:"sid,omitempty"`
+	TTY string `json:"tty,omitempty"`
+	Exe string `json:"exe,omitempty"`
+}
+
+// OpenSession opens a session for c. It is on record before it exists.
+func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenRequest) (api.Opened, error) {
+	id, token := session.NewID(), session.NewToken()
+	made, start, err := e.build(ctx, id, c, r)
+	if err != nil {
+		return api.Opened{}, err
+	}
+	if err := e.append(ctx, id, entryStart, start); err != nil {
+		return api.Opened{}, api.Errorf(api.CodeUnavailable, "recording the start of the session: %v", err)
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return api.Opened{}, fmt.Errorf("keeping the session: %w", err)
+	}
+	made.file = session.File{
+		ID: id, Principal: r.Principal, Workspace: made.gate.Session.Workspace, Home: e.user, UID: c.Peer.UID,
+		TokenHash: session.HashToken(token), Started: e.o.Now().UTC(), Open: raw,
+	}
+	if err := made.file.Save(paths.Sessions(e.o.Home)); err != nil {
+		return api.Opened{}, err
+	}
+	made.owner = c.Conn
+	e.mu.Lock()
+	e.runs[id] = made
+	e.note()
+	e.mu.Unlock()
+	return opened(made, token), nil
+}
+
+func opened(r *run, token string) api.Opened {
+	return api.Opened{
+		Session: r.file.ID, Token: token, Principal: r.file.Principal, PolicyHash: r.gate.Policy.Hash(), Notes: r.notes,
+	}
+}
+
+// build makes a run out of a request, and what the record will say of it.
+func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenRequest) (*run, startEntry, error) {
+	workspace, err := checkOpen(r)
+	if err != nil {
+		return nil, startEntry{}, err
+	}
+	in, err := policySource{home: e.o.Home, user: e.user, layers: e.conf.Policies}.load(r.PolicyDir, workspace)
+	if err != nil {
+		return nil, startEntry{}, api.Errorf(api.CodeBadRequest, "loading the policy: %v", err)
+	}
+	servers, entries, notes, err := e.servers(r.Servers, in.annotations, workspace)
+	if err != nil {
+		return nil, startEntry{}, err
+	}
+	monitors, err := e.monitor(ctx, in.policy)
+	if err != nil {
+		return nil, startEntry{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, startEntry{}, fmt.Errorf("finding our own program: %w", err)
+	}
+	notes = append(in.notes, notes...)
+	made := &run{notes: notes, gate: &gate.Run{
+		Session: &session.Session{ID: id, Principal: r.Principal, Workspace: workspace, Home: e.user},
+		Policy:  in.policy, Servers: servers, Monitors: monitors, Box: boxName(r.Box),
+		View: resolve.View{Workspace: workspace, Home: e.user, OwnState: ownState(e.o.Home, r.PolicyDir, self), Path: searchPath(workspace)},
+		Ask: gate.Asking{
+			Never: r.Ask != api.AskDesk || e.conf.AskNever, Wait: time.Duration(r.AskSeconds) * time.Second,
+		},
+	}}
+	made.asker.Store(&asker{identity(c.Peer), r.OwnTerminal})
+	made.gate.Ask.Asker = func() any { return *made.asker.Load() }
+	start := startEntry{
+		Principal: r.Principal, Workspace: workspace, Home: e.user, Program: e.o.Program,
+		Policy: in.policy.Hash(), Constitution: in.constitution, Source: in.source, Layers: in.layers,
+		Ask: r.Ask, Servers: entries, Box: boxReport(r.Box), Notes: notes,
+		Client: clientEntry{PID: c.Peer.PID, UID: c.Peer.UID, SID: c.Peer.SID, TTY: c.Peer.TTY, Exe: c.Peer.Exe},
+	}
+	return made, start, nil
+}
+
+// checkOpen holds a request against what a client may ask for, and returns the
+// real path of the workspace.
+func checkOpen(r api.OpenRequest) (string, error) {
+	if !principalForm.MatchString(r.Principal) {
+		return "", api.Errorf(api.CodeBadRequest, "%q is no principal: it is persona/agent, in lower case", r.Principal)
+	}
+	if r.Ask != api.AskDesk && r.Ask != api.AskNever && r.Ask != "" {
+		return "", api.Errorf(api.CodeBadRequest, "ask is desk or never, not %q", r.Ask)
+	}
+	if !filepath.IsAbs(r.Workspace) {
+		return "", api.Errorf(api.CodeBadRequest, "the workspace %q is not an absolute path", r.Workspace)
+	}
+	workspace, err := filepath.EvalSymlinks(r.Workspace)
+	if err != nil {
+		return "", api.Errorf(api.CodeBadRequest, "finding the workspace: %v", err)
+	}
+	if info, err := os.Stat(workspace); err != nil || !info.IsDir() {
+		return "", api.Errorf(api.CodeBadRequest, "the workspace %s is not a directory", workspace)
+	}
+	return workspace, nil
+}
+
+// ownState lists what no agent may touch, whatever the policy says: our home,
+// the policy, and our program.
+func ownState(home, policyDir, self string) []string {
+	own := []string{home, self}
+	if policyDir != "" {
+		own = append(own, policyDir)
+	}
+	for i, p := range own {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			own[i] = real
+		}
+	}
+	return own
+}
+
+// searchPath is where a program name is looked up: $PATH of the engine, but for
+// what is beneath the workspace, where an agent could put a program of that name.
+func searchPath(workspace string) []string {
+	var dirs []string
+	for _, d := range paths.SearchPath() {
+		real, err := filepath.EvalSymlinks(d)
+		if err == nil && real != workspace && !strings.HasPrefix(real, workspace+"/") {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
+}
+
+// servers finds the annotation of each server, and says where there is none.
+func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annotation, workspace string) (map[string]*gate.Server, []serverEntry, []string, error) {
+	servers := map[string]*gate.Server{}
+	var entries []serverEntry
+	var notes []string
+	for _, in := range infos {
+		if !serverForm.MatchString(in.Name) {
+			return nil, nil, nil, api.Errorf(api.CodeBadRequest, "%q is no name for a server: use letters, digits, - and _", in.Name)
+		}
+		if servers[in.Name] != nil {
+			return nil, nil, nil, api.Errorf(api.CodeBadRequest, "two servers are named %s", in.Name)
+		}
+		a, err := annotationOf(in, known)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		dir := in.Dir
+		if dir == "" {
+			dir = workspace
+		}
+		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in)}
+		entry := serverEntry{Name: in.Name, Argv: in.Argv, Dir: dir, Box: boxReport(in.Report)}
+		if a == nil {
+			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools %s`", in.Name, in.Name))
+		} else {
+			entry.Annotations = a.Name
+		}
+		servers[in.Name] = s
+		entries = append(entries, entry)
+	}
+	return servers, entries, notes, nil
+}
+
+// ResumeSession gives the session to the connection of c.
+func (e *Engine) ResumeSession(ctx context.Context, c api.Caller, id, token string) (api.Opened, error) {
+	f, err := session.LoadFile(paths.Sessions(e.o.Home), id)
+	if err != nil || !f.Resumes(token, c.Peer.UID) {
+		return api.Opened{}, api.ErrNoSession
+	}
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r == nil {
+		return api.Opened{}, api.ErrNoSession
+	}
+	// What the connection before this one left under way has no outcome.
+	if err := e.gate.Orphan(ctx, r.gate); err != nil {
+		return api.Opened{}, api.Errorf(api.CodeUnavailable, "%v", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[id] != r {
+		return api.Opened{}, api.ErrNoSession
+	}
+	if r.lost != nil {
+		r.lost()
+		r.lost = nil
+	}
+	r.owner = c.Conn
+	r.asker.Store(&asker{identity(c.Peer), r.asker.Load().ownTerminal})
+	return opened(r, token), nil
+}
+
+// CloseSession ends a session that c owns.
+func (e *Engine) CloseSession(ctx context.Context, c api.Caller, id string) error {
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r == nil || r.owner != c.Conn {
+		return api.ErrNoSession
+	}
+	return e.end(ctx, r, "closed by its client")
+}
+
+// Gone keeps the sessions of a lost connection for a while.
+func (e *Engine) Gone(c api.Caller, owned []string) {
+	for _, id := range owned {
+		e.mu.Lock()
+		r := e.runs[id]
+		e.mu.Unlock()
+		if r != nil && r.owner == c.Conn {
+			if err := e.gate.Orphan(context.Background(), r.gate); err != nil {
+				e.stop(err) // evidence before anything else: without it the engine ends
+				return
+			}
+			e.lose(context.Background(), r)
+		}
+	}
+}
+
+// lose ends r after the grace, unless it is resumed before.
+func (e *Engine) lose(ctx context.Context, r *run) {
+	ctx, cancel := context.WithCancel(ctx)
+	e.mu.Lock()
+	r.owner, r.lost = 0, cancel
+	e.mu.Unlock()
+	timer := time.NewTimer(e.o.Grace)
+	e.work.Go(func() {
+		defer timer.Stop()
+		defer cancel()
+		select {
+		case <-ctx.Done():
+		case <-e.done:
+		case <-timer.C:
+			if err := e.end(context.Background(), r, "its client was gone"); err != nil {
+				e.stop(err)
+			}
+		}
+	})
+}
+
+// end ends r: orphans, last entry, checkpoint, file.
+func (e *Engine) end(ctx context.Context, r *run, why string) error {
+	if !r.gate.Session.End() {
+		return nil
+	}
+	id := r.file.ID
+	err := e.gate.Orphan(ctx, r.gate)
+	if err == nil {
+		err = e.append(ctx, id, entryEnd, map[string]any{"why": why})
+	}
+	e.mu.Lock()
+	delete(e.runs, id)
+	e.note()
+	e.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("ending session %s: %w", id, err)
+	}
+	if _, err := e.ledger.Checkpoint(ctx); err != nil {
+		return fmt.Errorf("ending session %s: %w", id, err)
+	}
+	return session.RemoveFile(paths.Sessions(e.o.Home), id)
+}
+
+func (e *Engine) append(ctx context.Context, id, kind string, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", kind, err)
+	}
+	_, err = e.ledger.Append(ctx, true, ledger.Entry{Session: id, Type: kind, Body: data})
+	return err
+}
+
+// identity is a peer as the desk knows people.
+func identity(p ipc.Peer) desk.Identity {
+	return desk.IdentityOf(p, paths.UserName(p.UID))
+}
+
+// An asker is who waits for an answer.
+type asker struct {
+	who         desk.Identity
+	ownTerminal bool
+}
+
+// annotationOf chooses by the name the person gave, else by the package in the
+// server's argv, never by what the server says of itself.
+func annotationOf(in api.ServerInfo, known map[string]*policy.Annotation) (*policy.Annotation, error) {
+	if in.Annotations != "" {
+		a := known[in.Annotations]
+		if a == nil {
+			return nil, api.Errorf(api.CodeBadRequest, "server %s names annotations %q, which do not exist; known are %s", in.Name, in.Annotations, strings.Join(names(known), ", "))
+		}
+		return a, nil
+	}
+	for _, name := range names(known) {
+		for _, pkg := range known[name].Packages {
+			if runsPackage(in.Argv, pkg) {
+				return known[name], nil
+			}
+		}
+	}
+	return nil, nil
+}

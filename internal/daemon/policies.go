@@ -1,0 +1,256 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+	"ringfence/internal/config"
+	"ringfence/internal/constitution"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/gate"
+	"ringfence/internal/ledger"
+	"ringfence/internal/policy"
+	"ringfence/internal/sys/keychain"
+	"ringfence/internal/sys/paths"
+)
+
+// An inForce is the policy of one session and where it came from.
+type inForce struct {
+	policy       *policy.Policy
+	annotations  map[string]*policy.Annotation
+	constitution string // SHA-256 of the English of the granting layer
+	source       string
+	layers       []string
+	notes        []string
+}
+
+// A policySource is where policies are looked for.
+type policySource struct {
+	home, user string          // ours, and the person's, absolute and real
+	layers     config.Policies //
+	unsigned   bool            // accept bundles that nobody signed: for looking, never for enforcing
+}
+
+// load loads the policy in dir, or the default constitution if dir is "", under
+// the layers of the home. Bedrock is always there.
+func (p policySource) load(dir, workspace string) (inForce, error) {
+	bind := policy.Binding{Workspace: workspace, Home: p.user}
+	trusted, err := p.trusted()
+	if err != nil {
+		return inForce{}, err
+	}
+	in := inForce{layers: []string{"bedrock"}}
+	if in.annotations, err = policy.Shipped(); err != nil {
+		return inForce{}, err
+	}
+	if err := p.ownAnnotations(in.annotations); err != nil {
+		return inForce{}, err
+	}
+	var lower []policy.Layer
+	for _, l := range []struct{ name, dir string }{
+		{"organisation", p.layers.Organisation},
+		{"user", p.layers.User},
+	} {
+		if l.dir == "" {
+			continue
+		}
+		_, b, err := policy.LoadBundle(os.DirFS(l.dir), policy.Options{Trusted: trusted, Binding: bind})
+		if err != nil {
+			return inForce{}, fmt.Errorf("layer %s in %s: %w", l.name, l.dir, err)
+		}
+		layer := b.Layer
+		layer.Name = l.name
+		lower = append(lower, layer)
+		in.layers = append(in.layers, l.name)
+	}
+	if dir == "" {
+		return in, in.loadDefault(lower, bind)
+	}
+	pol, b, err := policy.LoadBundle(os.DirFS(dir), policy.Options{
+		Trusted: trusted, AllowUnsigned: p.unsigned, Binding: bind, Layers: lower,
+	})
+	if err != nil {
+		return inForce{}, fmt.Errorf("bundle in %s: %w", dir, err)
+	}
+	maps.Copy(in.annotations, b.Annotations)
+	in.policy, in.constitution, in.source = pol, b.Manifest.Constitution, dir
+	in.layers = append(in.layers, "constitution")
+	return in, nil
+}
+
+// loadDefault compiles the constitution that applies when none is named.
+func (in *inForce) loadDefault(lower []policy.Layer, bind policy.Binding) error {
+	const name = "default"
+	text, lists, err := constitution.Shipped(name)
+	if err != nil {
+		return err
+	}
+	c, err := constitution.Compile(constitution.Source{Name: name, Text: text}, constitution.Options{Granting: true, Lists: lists})
+	if err != nil {
+		return fmt.Errorf("compiling the default constitution: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	in.constitution, in.source = hex.EncodeToString(sum[:]), "built in: default"
+	in.layers = append(in.layers, "constitution")
+	in.policy, err = policy.Load(append([]policy.Layer{{Text: c.Cedar, Lists: lists}}, lower...), bind)
+	return err
+}
+
+// trusted are the keys whose bundles are accepted: that of this home.
+func (p policySource) trusted() ([]ed25519.PublicKey, error) {
+	key, err := keychain.LoadOrCreate(PolicyKey(p.home))
+	if err != nil {
+		return nil, err
+	}
+	return []ed25519.PublicKey{key.Public().(ed25519.PublicKey)}, nil
+}
+
+// PolicyKey is the private key that signs the bundles compiled in a home.
+func PolicyKey(home string) string { return filepath.Join(paths.Keys(home), "policy.key") }
+
+// Annotations is the folder of annotations that a person has reviewed; they add
+// to the shipped ones and replace those of the same name.
+func Annotations(home string) string { return filepath.Join(home, "annotations") }
+
+func (p policySource) ownAnnotations(known map[string]*policy.Annotation) error {
+	files, err := filepath.Glob(filepath.Join(Annotations(p.home), "*.json"))
+	if err != nil {
+		return fmt.Errorf("finding annotations: %w", err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return fmt.Errorf("reading annotations: %w", err)
+		}
+		a, err := policy.ParseAnnotation(f, data)
+		if err != nil {
+			return err
+		}
+		known[a.Name] = a
+	}
+	return nil
+}
+
+// monitor returns the counters of p, rebuilt from the record; nil if p limits
+// nothing.
+func (e *Engine) monitor(ctx context.Context, p *policy.Policy) (*policy.Monitors, error) {
+	limits := p.Limits()
+	if len(limits) == 0 {
+		return nil, nil
+	}
+	e.mu.Lock()
+	m := e.monitors[p.Hash()]
+	e.mu.Unlock()
+	if m != nil {
+		return m, nil
+	}
+	m = policy.NewMonitors(limits)
+	if err := e.replay(ctx, p.Hash(), m); err != nil {
+		return nil, fmt.Errorf("counting what was allowed before: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if first := e.monitors[p.Hash()]; first != nil {
+		return first, nil
+	}
+	e.monitors[p.Hash()] = m
+	return m, nil
+}
+
+// replay counts in m what the record says was allowed under the policy hash.
+func (e *Engine) replay(ctx context.Context, hash string, m *policy.Monitors) error {
+	principals := map[string]string{}
+	return e.ledger.Entries(ctx, ledger.Query{}, func(r ledger.Record) error {
+		switch r.Type {
+		case entryStart:
+			var s startEntry
+			if err := json.Unmarshal(r.Body, &s); err != nil {
+				return fmt.Errorf("reading entry %d: %w", r.Index, err)
+			}
+			principals[r.Session] = s.Principal
+		case gate.EntryDecision:
+			var d struct {
+				Verdict act.Verdict `json:"verdict"`
+				Counted []string    `json:"counted"`
+				Policy  string      `json:"policy"`
+			}
+			if err := json.Unmarshal(r.Body, &d); err != nil {
+				return fmt.Errorf("reading entry %d: %w", r.Index, err)
+			}
+			if d.Verdict == act.Allow && d.Policy == hash {
+				for _, c := range d.Counted {
+					m.Replay(c, principals[r.Session], r.Session, r.Time)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// runsPackage reports whether argv runs the npm package or program pkg: as a
+// word of its own ("npx -y pkg", with or without a version) or as the folder of
+// that package ("node …/node_modules/pkg/dist/index.js").
+func runsPackage(argv []string, pkg string) bool {
+	for i, a := range argv {
+		if a == pkg || strings.HasPrefix(a, pkg+"@") && len(a) > len(pkg)+1 {
+			return true
+		}
+		if strings.Contains(a, "/node_modules/"+pkg+"/") {
+			return true
+		}
+		if i == 0 && filepath.Base(a) == pkg {
+			return true
+		}
+	}
+	return false
+}
+
+// launchHash identifies what is started as a server, for approvals.
+func launchHash(in api.ServerInfo) string {
+	h := sha256.New()
+	for _, a := range append([]string{in.Dir}, in.Argv...) {
+		fmt.Fprintf(h, "%d:%s,", len(a), a)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// canonicalSum is the hash of arguments whatever the order of their keys; of
+// those that have no canonical form it is the hash of the bytes.
+func canonicalSum(args []byte) [32]byte {
+	if c, err := strictjson.Canonical(args); err == nil {
+		args = c
+	}
+	return sha256.Sum256(args)
+}
+
+// boxReport is what the record says of a box: the launcher's report, or that
+// there is none.
+func boxReport(report json.RawMessage) json.RawMessage {
+	if len(report) == 0 {
+		return json.RawMessage(`"none"`)
+	}
+	return report
+}
+
+func boxName(report json.RawMessage) string {
+	var r struct {
+		Tier string `json:"tier"`
+	}
+	if len(report) == 0 || json.Unmarshal(report, &r) != nil || r.Tier == "" {
+		return "none"
+	}
+	return r.Tier
+}

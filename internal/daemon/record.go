@@ -1,0 +1,296 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
+	"ringfence/internal/gate"
+	"ringfence/internal/ledger"
+	"ringfence/internal/session"
+	"ringfence/internal/sys/paths"
+)
+
+// adopt takes over the sessions that an engine before this one left open: what
+// they left under way is recorded as orphaned, and they wait for their clients.
+func (e *Engine) adopt(ctx context.Context) error {
+	files, err := session.Files(paths.Sessions(e.o.Home))
+	if err != nil {
+		return fmt.Errorf("adopting sessions: %w", err)
+	}
+	for _, f := range files {
+		if err := e.adoptOne(ctx, f); err != nil {
+			return fmt.Errorf("adopting session %s: %w", f.ID, err)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) adoptOne(ctx context.Context, f session.File) error {
+	var r api.OpenRequest
+	if err := json.Unmarshal(f.Open, &r); err != nil {
+		return err
+	}
+	past, err := e.past(ctx, f.ID)
+	if err != nil {
+		return err
+	}
+	if past.ended {
+		return session.RemoveFile(paths.Sessions(e.o.Home), f.ID)
+	}
+	made, _, buildErr := e.build(ctx, f.ID, api.Caller{}, r)
+	if buildErr != nil || made.gate.Policy.Hash() != past.policy {
+		why := "the engine restarted and its policy is another now"
+		if buildErr != nil {
+			why = "the engine restarted and it could not be rebuilt: " + buildErr.Error()
+		}
+		if err := e.append(ctx, f.ID, entryEnd, map[string]any{"why": why}); err != nil {
+			return err
+		}
+		return session.RemoveFile(paths.Sessions(e.o.Home), f.ID)
+	}
+	made.file = f
+	made.gate.Session.Add(past.labels...)
+	for _, ticket := range past.open {
+		if err := e.gate.OrphanTicket(ctx, made.gate, ticket); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	e.runs[f.ID] = made
+	e.note()
+	e.mu.Unlock()
+	e.lose(ctx, made)
+	return nil
+}
+
+// A past is what the record says of one session.
+type past struct {
+	policy string
+	labels []act.Label
+	open   []string // tickets that allowed and have no result
+	ended  bool
+}
+
+func (e *Engine) past(ctx context.Context, id string) (past, error) {
+	var p past
+	err := e.ledger.Entries(ctx, ledger.Query{Session: id}, func(r ledger.Record) error {
+		var b struct {
+			Policy  string      `json:"policy"`
+			Verdict act.Verdict `json:"verdict"`
+			Ticket  string      `json:"ticket"`
+			Labels  []act.Label `json:"labels"`
+		}
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return fmt.Errorf("reading entry %d: %w", r.Index, err)
+		}
+		switch r.Type {
+		case entryStart:
+			p.policy = b.Policy
+		case entryEnd:
+			p.ended = true
+		case gate.EntryDecision:
+			if b.Verdict == act.Allow {
+				p.open = append(p.open, gate.TicketID(r.Ref))
+			}
+		case gate.EntryResult:
+			p.open = slices.DeleteFunc(p.open, func(t string) bool { return t == b.Ticket })
+			p.labels = append(p.labels, b.Labels...)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// LedgerEntries sends entries as they are stored.
+func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQuery, send func(json.RawMessage) error) error {
+	lq := ledger.Query{Session: q.Session}
+	if q.Kind != "" {
+		lq.Types = []string{q.Kind}
+	}
+	if q.After > 0 {
+		lq.FromIndex = int64(q.After) + 1
+	}
+	var tail []json.RawMessage
+	err := e.ledger.Entries(ctx, lq, func(r ledger.Record) error {
+		if q.Tail == 0 {
+			return send(r.Raw)
+		}
+		if len(tail) == q.Tail {
+			tail = tail[1:]
+		}
+		tail = append(tail, slices.Clone(r.Raw))
+		return nil
+	})
+	for _, raw := range tail {
+		if err == nil {
+			err = send(raw)
+		}
+	}
+	return err
+}
+
+// LedgerExport writes the export of one session.
+func (e *Engine) LedgerExport(ctx context.Context, _ api.Caller, id string, w io.Writer) error {
+	if _, err := e.ledger.Checkpoint(ctx); err != nil {
+		return err
+	}
+	return e.ledger.Export(ctx, id, w)
+}
+
+// LedgerVerify verifies the whole record.
+func (e *Engine) LedgerVerify(ctx context.Context, _ api.Caller) (api.Verification, error) {
+	v, err := e.ledger.Verify(ctx)
+	if err != nil {
+		return api.Verification{}, err
+	}
+	return verification(v), nil
+}
+
+func verification(v ledger.Verification) api.Verification {
+	out := api.Verification{
+		Status: v.Status.String(), Entries: uint64(v.Entries), Sessions: int(v.Sessions), Key: v.Key,
+	}
+	if v.Reason != "" {
+		out.Problems = []string{v.Reason}
+	}
+	return out
+}
+
+// LedgerSessions returns the sessions of the record.
+func (e *Engine) LedgerSessions(ctx context.Context, _ api.Caller) ([]api.SessionInfo, error) {
+	known := map[string]*api.SessionInfo{}
+	var order []string
+	err := e.ledger.Entries(ctx, ledger.Query{}, func(r ledger.Record) error {
+		s := known[r.Session]
+		if s == nil {
+			s = &api.SessionInfo{ID: r.Session, Started: r.Time, Open: true}
+			known[r.Session] = s
+			order = append(order, r.Session)
+		}
+		s.Entries++
+		switch r.Type {
+		case entryStart:
+			var b startEntry
+			if err := json.Unmarshal(r.Body, &b); err != nil {
+				return fmt.Errorf("reading entry %d: %w", r.Index, err)
+			}
+			s.Principal, s.Workspace, s.PolicyHash = b.Principal, b.Workspace, b.Policy
+		case entryEnd:
+			s.Ended, s.Open = r.Time, false
+		}
+		return nil
+	})
+	out := make([]api.SessionInfo, 0, len(order))
+	for _, id := range order {
+		if known[id].Principal != "" {
+			out = append(out, *known[id])
+		}
+	}
+	return out, err
+}
+
+// Status says how the engine is.
+func (e *Engine) Status(ctx context.Context, _ api.Caller) (api.Status, error) {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	e.mu.Lock()
+	open := len(e.runs)
+	e.mu.Unlock()
+	head, err := e.ledger.Checkpoint(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
+	return api.Status{
+		Program: e.o.Program, PID: os.Getpid(), Home: e.o.Home, Started: e.started,
+		Connections: e.server.Connections(), Sessions: open, Questions: len(e.desk.List()),
+		Entries: uint64(head.Size), Root: hex.EncodeToString(head.Root[:]), MemoryBytes: m.Sys - m.HeapReleased,
+	}, nil
+}
+
+// Stop begins to stop the engine.
+func (e *Engine) Stop(_ context.Context, _ api.Caller, force bool) error {
+	e.mu.Lock()
+	open := len(e.runs)
+	e.mu.Unlock()
+	if open > 0 && !force {
+		return api.Errorf(api.CodeRefused, "%d sessions are open: end them first, or use --force", open)
+	}
+	e.stop(errStopped)
+	return nil
+}
+
+// ToolsList returns what is known of tool definitions.
+func (e *Engine) ToolsList(_ context.Context, _ api.Caller, q api.ToolQuery) ([]api.ToolPin, error) {
+	return e.pins.list(q, false), nil
+}
+
+// ToolsReview is ToolsList with definitions and differences.
+func (e *Engine) ToolsReview(_ context.Context, _ api.Caller, q api.ToolQuery) ([]api.ToolPin, error) {
+	return e.pins.list(q, true), nil
+}
+
+// ToolsPin settles one definition, after recording that a person did.
+func (e *Engine) ToolsPin(ctx context.Context, c api.Caller, r api.PinRequest) (api.ToolPin, error) {
+	name := r.Server + "." + r.Tool
+	if err := e.pins.waiting(name, r.Hash); err != nil {
+		return api.ToolPin{}, api.Errorf(api.CodeNotFound, "%v", err)
+	}
+	if e.waits(identity(c.Peer)) {
+		return api.ToolPin{}, api.Errorf(api.CodeRefused, "%v", desk.ErrSelf)
+	}
+	err := e.append(ctx, engineChain, entryPin, map[string]any{
+		"tool": name, "hash": r.Hash, "approved": r.Approve,
+		"by": person(identity(c.Peer), r.Approve),
+	})
+	if err != nil {
+		return api.ToolPin{}, api.Errorf(api.CodeUnavailable, "recording the review: %v", err)
+	}
+	if err := e.pins.review(name, r.Hash, r.Approve); err != nil {
+		return api.ToolPin{}, err
+	}
+	e.repin(name, r.Hash, r.Approve)
+	list := e.pins.list(api.ToolQuery{Server: r.Server, Tool: r.Tool}, false)
+	return list[0], nil
+}
+
+// engineChain is the chain of what no session did; entryPin is a review.
+const (
+	engineChain = "engine"
+	entryPin    = "pin"
+)
+
+// waits reports whether who is in the POSIX session or on the terminal of a
+// client with an open session, so that an agent cannot review its own tools.
+func (e *Engine) waits(who desk.Identity) bool {
+	for _, r := range e.all() {
+		a := r.asker.Load()
+		if a.who.PID != 0 && a.who.PID == who.PID || who.Known && a.who.Known && (who.SID == a.who.SID || who.TTY != "" && who.TTY == a.who.TTY) {
+			return true
+		}
+	}
+	return false
+}
+
+// repin tells open sessions of a review.
+func (e *Engine) repin(name, hash string, approve bool) {
+	server, tool, _ := strings.Cut(name, ".")
+	status := gate.PinRejected
+	if approve {
+		status = gate.PinApproved
+	}
+	for _, r := range e.all() {
+		if s := r.gate.Servers[server]; s != nil {
+			s.Repin(tool, hash, status)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/ledger"
+)
+
+// An entry is what the account needs of an entry of the record.
+type entry struct {
+	Type string `json:"type"`
+	Body struct {
+		Verb     act.Verb     `json:"verb"`
+		Tool     string       `json:"tool"`
+		Effects  []act.Effect `json:"effects"`
+		Verdict  string       `json:"verdict"`
+		Reason   string       `json:"reason"`
+		Approved any          `json:"approved"`
+		Clauses  []struct {
+			Text string `json:"text"`
+		} `json:"clauses"`
+	} `json:"body"`
+}
+
+// steps reads the calls of a session from the record.
+func steps(ctx context.Context, client *api.Client, session string) ([]Step, error) {
+	var all []Step
+	var now Step
+	listing := false
+	err := client.LedgerEntries(ctx, api.LedgerQuery{Session: session}, func(raw json.RawMessage) error {
+		var e entry
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("reading the record: %w", err)
+		}
+		switch e.Type {
+		case "request":
+			listing = e.Body.Verb == act.VerbList
+			now = Step{Tool: e.Body.Tool}
+			for _, f := range e.Body.Effects {
+				now.Effects = append(now.Effects, f.String())
+			}
+		case "question":
+			for _, c := range e.Body.Clauses {
+				now.Asked = append(now.Asked, c.Text)
+			}
+		case "answer":
+			now.Answered = "no"
+			if e.Body.Approved == true {
+				now.Answered = "yes"
+			}
+		case "decision":
+			now.Verdict, now.Reason = e.Body.Verdict, e.Body.Reason
+			if !listing {
+				all = append(all, now)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// account prints the steps for people, without the folder of the story.
+func (s *stage) account(all []Step) {
+	short := strings.NewReplacer(s.workspace+"/", "", s.workspace, ".", s.person, "~")
+	for i, st := range all {
+		fmt.Fprintf(s.o.Out, "%2d  %-8s %s\n", i+1, word(st), short.Replace(strings.Join(st.Effects, ", ")))
+		for _, a := range st.Asked {
+			fmt.Fprintf(s.o.Out, "             asked: “%s” – the person said %s\n", short.Replace(a), st.Answered)
+		}
+		if st.Verdict != "allow" && len(st.Asked) == 0 {
+			fmt.Fprintf(s.o.Out, "             because: %s\n", short.Replace(st.Reason))
+		}
+	}
+}
+
+func word(st Step) string {
+	if st.Verdict == "allow" {
+		return "allowed"
+	}
+	return "refused"
+}
+
+// verify verifies the record, then a copy of the session with one bit changed.
+func (s *stage) verify(ctx context.Context, client *api.Client, r *Report) error {
+	v, err := client.LedgerVerify(ctx)
+	if err != nil {
+		return err
+	}
+	r.Verified = v.Status
+	var export bytes.Buffer
+	if err := client.LedgerExport(ctx, r.Session, &export); err != nil {
+		return err
+	}
+	key, err := keyOf(s.home)
+	if err != nil {
+		return err
+	}
+	trusted := []ed25519.PublicKey{key}
+	whole, err := ledger.VerifyExport(bytes.NewReader(export.Bytes()), trusted)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.o.Out, "\nThe record: %d entries, %s. The session, exported and verified without the engine: %s.\n", v.Entries, v.Status, whole.Status)
+	bad := bytes.Clone(export.Bytes())
+	at := bytes.Index(bad, []byte("greet.txt"))
+	if at < 0 {
+		return errors.New("the export does not mention what the agent changed")
+	}
+	bad[at] ^= 1
+	changed, err := ledger.VerifyExport(bytes.NewReader(bad), trusted)
+	if err != nil {
+		return err
+	}
+	r.Tampered, r.Where = changed.Status.String(), changed.Reason
+	fmt.Fprintf(s.o.Out, "A copy with one bit changed, at byte %d: %s – %s.\n", at, changed.Status, changed.Reason)
+	if r.Verified != "valid" || whole.Status != ledger.Valid || changed.Status != ledger.Invalid {
+		return errors.New("the record did not verify as it must")
+	}
+	return nil
+}

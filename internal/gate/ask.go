@@ -1,0 +1,88 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"reflect"
+
+	"ringfence/internal/act"
+	"ringfence/internal/gate/resolve"
+)
+
+// person is the step that asks. The request is recorded before anyone is
+// asked, and resolved and judged again after the answer.
+func (g *Gate) person(ctx context.Context, d *draft) *refusal {
+	ask := d.judged
+	if d.run.Ask.Never || g.o.Desk == nil {
+		return &refusal{code: act.CodeNoAnswer, rules: ask.Rules, reason: ask.Reason + " Nobody can be asked in this session."}
+	}
+	if err := g.recordQuestion(ctx, d); err != nil {
+		return refuse(act.CodeEvidence, "the question could not be recorded, so nobody was asked: %v", err)
+	}
+	digest := d.digest(g)
+	a, err := g.o.Desk.Ask(ctx, Question{
+		Session: d.req.Session, Principal: d.req.Principal, Tool: d.req.Tool,
+		Effects: d.res.Effects, Arguments: d.res.Bytes, Asked: ask.Ask, Digest: digest,
+		Wait: d.run.Ask.Wait, Asker: d.run.Ask.Asker(),
+	})
+	if err != nil {
+		a = Answer{ID: a.ID, Code: act.CodeNoAnswer, Note: err.Error()}
+		if errors.Is(err, context.Canceled) {
+			a.Note = "the call was cancelled while a person was asked"
+		}
+	}
+	d.answer = &a
+	if !a.Approved {
+		return d.unanswered(a)
+	}
+	return d.again(g)
+}
+
+// unanswered is the denial of a question that nobody said yes to.
+func (d *draft) unanswered(a Answer) *refusal {
+	no := &refusal{code: a.Code, rules: d.judged.Rules, reason: d.judged.Reason + " A person was asked and said no."}
+	if a.Code != act.CodeRefused {
+		no.code = act.CodeNoAnswer
+		no.reason = d.judged.Reason + " A person was asked; there was no answer in time."
+	}
+	if a.Note != "" {
+		no.reason += " (" + a.Note + ")"
+	}
+	return no
+}
+
+// again resolves and judges d once more after the wait. What was shown must be
+// what would happen now.
+func (d *draft) again(g *Gate) *refusal {
+	asked, effects, dispatch := d.judged, d.res.Effects, d.res.Bytes
+	d.tool, d.res = nil, resolve.Resolution{}
+	if no := d.resolve(); no != nil {
+		return no
+	}
+	if !reflect.DeepEqual(effects, d.res.Effects) || !bytes.Equal(dispatch, d.res.Bytes) {
+		return refuse(act.CodeChanged, "what this call would do changed while a person was asked; call again to ask about what it would do now")
+	}
+	g.inspect(d)
+	d.approved = clauses(asked.Ask)
+	if no := d.judge(g); no != nil {
+		return no
+	}
+	if d.judged.Verdict != act.Allow {
+		return &refusal{code: act.CodeChanged, rules: d.judged.Rules, reason: d.judged.Reason + " Something else needs approval since the question was asked."}
+	}
+	d.judged.Ask = asked.Ask
+	return nil
+}
+
+// digest is what an approval of d is bound to.
+func (d *draft) digest(g *Gate) [32]byte {
+	b := Bound{
+		Principal: d.req.Principal, Session: d.req.Session, Tool: d.req.Tool,
+		Arguments: d.res.Bytes, Effects: d.res.Effects, Policy: d.run.Policy.Hash(), Clauses: clauses(d.judged.Ask),
+	}
+	if d.tool != nil {
+		b.Server, b.Launch, b.Pin = d.tool.server.Name, d.tool.server.Pin, d.tool.Pin
+	}
+	return g.o.Digest(b)
+}

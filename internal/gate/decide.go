@@ -1,0 +1,234 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/gate/resolve"
+	"ringfence/internal/inspect"
+	"ringfence/internal/policy"
+	"ringfence/internal/session"
+)
+
+// A draft is one request on its way through the gate.
+type draft struct {
+	run      *Run
+	req      act.Request
+	tool     *Tool // nil for effects that no tool asked for
+	res      resolve.Resolution
+	labels   []act.Label // of the session and of this request
+	judged   policy.Decision
+	approved []string // clauses that a person approved
+	answer   *Answer
+	asked    bool // the request entry is already in the ledger
+}
+
+// A refusal ends a draft with a denial.
+type refusal struct {
+	code   act.Code
+	rules  []string
+	reason string
+}
+
+func refuse(code act.Code, format string, args ...any) *refusal {
+	return &refusal{code: code, reason: fmt.Sprintf(format, args...)}
+}
+
+// Decide answers r. See [act.Decider] for what holds when it returns.
+func (g *Gate) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
+	run, ok := g.o.Runs(r.Session)
+	if !ok || run.Session.Ended() {
+		no := refuse(act.CodeSession, "this session is not known or has ended: start a new one")
+		return (&draft{req: r}).denied(no), nil
+	}
+	r.Principal = run.Session.Principal
+	d := &draft{run: run, req: r}
+	if r.Verb == act.VerbList {
+		return g.decideList(ctx, d)
+	}
+	no := g.walk(ctx, d)
+	return g.settle(ctx, d, no)
+}
+
+// walk takes d through every step before the ledger; nil means allowed.
+func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
+	if no := d.resolve(); no != nil {
+		return no
+	}
+	g.inspect(d)
+	if no := d.judge(g); no != nil {
+		return no
+	}
+	if no := g.guard(ctx, d); no != nil {
+		return no
+	}
+	if d.judged.Verdict == act.Escalate {
+		return g.person(ctx, d)
+	}
+	return nil
+}
+
+// resolve is the steps schema and resolve: what the request would really do.
+func (d *draft) resolve() *refusal {
+	switch d.req.Verb {
+	case act.VerbCall:
+		if d.tool == nil {
+			if no := d.findTool(); no != nil {
+				return no
+			}
+		}
+		if err := d.tool.check(d.req.Args); err != nil {
+			return refuse(act.CodeInvalid, "%s does not accept these arguments: %v", d.req.Tool, err)
+		}
+		res, err := d.run.View.Call(resolve.Call{
+			Tool: d.req.Tool, Args: d.req.Args, Annotation: d.tool.Annotation, Dir: d.tool.server.Dir,
+		})
+		if err != nil {
+			return refuse(act.CodeUnresolved, "%v", err)
+		}
+		d.res = res
+	case act.VerbEffect:
+		if len(d.req.Direct) == 0 {
+			return refuse(act.CodeInvalid, "a request without a tool must name its effects")
+		}
+		for _, e := range d.req.Direct {
+			got, err := d.run.View.Effect(e.Kind, e.Resource.Text)
+			if err != nil {
+				return refuse(act.CodeUnresolved, "%v", err)
+			}
+			got.Tree = got.Tree || e.Tree
+			d.res.Effects = append(d.res.Effects, got)
+		}
+		d.res.Bytes = d.req.Args
+	default:
+		return refuse(act.CodeInvalid, "%q is no kind of request; known are tools/call, tools/list and effect", d.req.Verb)
+	}
+	return nil
+}
+
+// inspect is the request side of inspection: labels are facts that policy reads.
+func (g *Gate) inspect(d *draft) {
+	d.labels = d.run.Session.Labels()
+	for _, l := range g.o.Inspect.ScanFrom(d.req.Args, inspect.Arguments).Labels {
+		if l == act.LabelSecret && !slices.Contains(d.labels, l) {
+			d.labels = append(d.labels, l)
+		}
+	}
+}
+
+// judge is the step policy, bedrock included. It leaves the decision in
+// d.judged; a denial is returned. What an allowed request counts against limits
+// is counted before any other request is judged.
+func (d *draft) judge(g *Gate) *refusal {
+	q := policy.Query{
+		Principal: d.req.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
+		Labels: d.labels, Approved: d.approved, Now: g.o.Now(),
+	}
+	m := d.run.Monitors
+	if m != nil {
+		q.Counts = m.Counts(d.req.Principal, d.req.Session, q.Now)
+	}
+	d.judged = d.run.Policy.Decide(q)
+	if d.judged.Verdict == act.Allow && m != nil && !m.Take(d.judged.Limited, d.req.Principal, d.req.Session, q.Now) {
+		// Another request took the last place between the two lines above.
+		d.judged = d.run.Policy.Decide(q)
+		if d.judged.Verdict == act.Allow {
+			return refuse(act.CodePolicy, "the limit of %s is used up", strings.Join(d.judged.Limited, ", "))
+		}
+	}
+	if d.judged.Verdict == act.Allow || d.judged.Verdict == act.Escalate {
+		return nil
+	}
+	return d.denial()
+}
+
+// denial is the refusal that a denying decision means.
+func (d *draft) denial() *refusal {
+	code := act.CodePolicy
+	if slices.ContainsFunc(d.judged.Rules, func(id string) bool { return strings.HasPrefix(id, "bedrock.") }) {
+		code = act.CodeTripwire
+	}
+	return &refusal{code: code, rules: d.judged.Rules, reason: d.judged.Reason}
+}
+
+// guard is the optional second opinion. It turns allow into escalate or deny,
+// never the other way, and an error of it denies.
+func (g *Gate) guard(ctx context.Context, d *draft) *refusal {
+	if g.o.Guard == nil {
+		return nil
+	}
+	v, why, err := g.o.Guard.Judge(ctx, d.req, d.res.Effects)
+	switch {
+	case err != nil:
+		return refuse(act.CodeGuard, "the guard could not judge this: %v", err)
+	case v == act.Allow:
+		return nil
+	case v == act.Escalate:
+		if d.judged.Verdict == act.Allow {
+			d.judged.Verdict = act.Escalate
+			d.judged.Ask = []policy.Asked{{Clause: guardClause, Text: why, Quorum: policy.Quorum{Count: 1}}}
+		}
+		return nil
+	}
+	return refuse(act.CodeGuard, "the guard refused: %s", why)
+}
+
+// guardClause is what an approval of the guard's doubt names in place of a
+// clause of a constitution.
+const guardClause = "guard"
+
+// settle records what became of d and makes the ticket.
+func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, error) {
+	if no == nil && d.answer != nil {
+		if err := g.o.Desk.Consume(*d.answer, d.digest(g)); err != nil {
+			no = refuse(act.CodeNoAnswer, "the approval could not be used: %v", err)
+		}
+	}
+	t := d.allowed()
+	if no != nil {
+		t = d.denied(no)
+	}
+	id, err := g.record(ctx, d, t, no == nil && !act.Observes(d.res.Effects))
+	if err != nil {
+		evidence := refuse(act.CodeEvidence, "the decision could not be recorded, so nothing was done: %v", err)
+		return d.denied(evidence), err
+	}
+	t.ID = id
+	if t.Verdict != act.Allow {
+		return t, nil
+	}
+	open := session.Open{Ticket: t}
+	if d.tool != nil {
+		open.Reads = d.tool.Annotation.Reads
+		d.run.Session.Add(d.tool.Annotation.Sets...)
+	}
+	if err := d.run.Session.Open(open); err != nil {
+		return d.denied(refuse(act.CodeSession, "the session has ended")), fmt.Errorf("opening ticket %s: %w", id, err)
+	}
+	return t, nil
+}
+
+func (d *draft) allowed() act.Ticket {
+	return act.Ticket{
+		Session: d.req.Session, Verb: d.req.Verb, Tool: d.req.Tool, Verdict: act.Allow,
+		Rules: d.judged.Rules, Reason: d.judged.Reason, Effects: d.res.Effects,
+		Bytes: d.res.Bytes, Filter: d.judged.Filter,
+	}
+}
+
+func (d *draft) denied(no *refusal) act.Ticket {
+	return act.Ticket{
+		Session: d.req.Session, Verb: d.req.Verb, Tool: d.req.Tool, Verdict: act.Deny,
+		Code: no.code, Rules: no.rules, Reason: no.reason, Effects: d.res.Effects,
+	}
+}
+
+func (d *draft) toolName() string {
+	if d.req.Verb == act.VerbCall {
+		return d.req.Tool
+	}
+	return ""
+}

@@ -1,0 +1,62 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+
+	"ringfence/internal/act"
+	"ringfence/internal/inspect"
+)
+
+// Finish inspects and records the outcome of a ticket that allowed, and returns
+// what the agent may see. Without a record there is no reply (G4).
+func (g *Gate) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Reply, error) {
+	run, ok := g.o.Runs(t.Session)
+	if !ok {
+		return act.Reply{}, fmt.Errorf("finishing %s: session %s is not known", t.ID, t.Session)
+	}
+	open, ok := run.Session.Take(t.ID)
+	if !ok {
+		return act.Reply{}, fmt.Errorf("finishing %s: no such request is under way", t.ID)
+	}
+	d := &draft{run: run, req: act.Request{Session: t.Session}}
+	body := o.Body
+	reply := act.Reply{}
+	if open.Ticket.Verb == act.VerbList {
+		body, reply.Note = run.visible(open.Ticket.Tool, o.Body)
+	}
+	found := g.o.Inspect.ScanFrom(body, inspect.Result)
+	labels := run.Session.Add(append(found.Labels, open.Reads...)...)
+	_, err := g.o.Ledger.Append(ctx, false, entry(d, EntryResult, resultEntry{
+		Ticket: t.ID, Size: len(o.Body), Digest: digest(o.Body), Error: g.readable([]byte(o.Error)),
+		Labels: labels, Redacted: len(found.Matches),
+	}))
+	if err != nil {
+		return act.Reply{}, fmt.Errorf("recording the result of %s: %w", t.ID, err)
+	}
+	reply.Body, reply.Labels, reply.Redacted = g.o.Inspect.Redact(body, found), labels, len(found.Matches)
+	return reply, nil
+}
+
+// Orphan records the tickets that a client left open when it went away.
+func (g *Gate) Orphan(ctx context.Context, run *Run) error {
+	for _, open := range run.Session.Drain() {
+		if err := g.OrphanTicket(ctx, run, open.Ticket.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OrphanTicket records that nothing is known of what the ticket with that id
+// led to.
+func (g *Gate) OrphanTicket(ctx context.Context, run *Run, id string) error {
+	d := &draft{run: run, req: act.Request{Session: run.Session.ID}}
+	_, err := g.o.Ledger.Append(ctx, true, entry(d, EntryResult, resultEntry{
+		Ticket: id, Error: "orphaned: the client went away before the outcome came in",
+	}))
+	if err != nil {
+		return fmt.Errorf("recording orphan %s: %w", id, err)
+	}
+	return nil
+}

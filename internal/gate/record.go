@@ -1,0 +1,173 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"ringfence/internal/act"
+	"ringfence/internal/inspect"
+	"ringfence/internal/ledger"
+	"ringfence/internal/policy"
+)
+
+// The types of entry that the gate writes. docs/ledger-format.md lists them.
+const (
+	EntryRequest  = "request"
+	EntryQuestion = "question"
+	EntryAnswer   = "answer"
+	EntryDecision = "decision"
+	EntryResult   = "result"
+)
+
+// maxRecorded is how many bytes of arguments an entry holds in full; of longer
+// ones only size and digest are kept.
+const maxRecorded = 8 << 10
+
+type requestEntry struct {
+	Verb      act.Verb     `json:"verb"`
+	Tool      string       `json:"tool,omitempty"`
+	Pin       string       `json:"pin,omitempty"`
+	Arguments string       `json:"arguments,omitempty"` // as given, secrets redacted
+	Size      int          `json:"size"`
+	Digest    string       `json:"digest"` // SHA-256 of the arguments as given
+	Effects   []act.Effect `json:"effects,omitempty"`
+	Labels    []act.Label  `json:"labels,omitempty"`
+}
+
+type questionEntry struct {
+	Clauses []askedEntry `json:"clauses"`
+	Digest  string       `json:"digest"` // what an approval is bound to
+}
+
+type askedEntry struct {
+	Clause string `json:"clause"`
+	Text   string `json:"text"`
+	Count  int    `json:"count"`          // how many people
+	Role   string `json:"role,omitempty"` // of which role
+}
+
+type answerEntry struct {
+	Question string   `json:"question,omitempty"`
+	Approved bool     `json:"approved"`
+	Code     act.Code `json:"code,omitempty"`
+	By       []string `json:"by,omitempty"`
+	Note     string   `json:"note,omitempty"`
+}
+
+type decisionEntry struct {
+	Verdict  act.Verdict `json:"verdict"`
+	Code     act.Code    `json:"code,omitempty"`
+	Rules    []string    `json:"rules,omitempty"`
+	Reason   string      `json:"reason,omitempty"`
+	Approved []string    `json:"approved,omitempty"` // clauses a person approved
+	Counted  []string    `json:"counted,omitempty"`  // limited clauses this counts against
+	Dispatch string      `json:"dispatch,omitempty"` // SHA-256 of what is dispatched
+	Changed  string      `json:"changed,omitempty"`  // what is dispatched, where it differs from what was given
+	Policy   string      `json:"policy"`
+	Box      string      `json:"box"` // what confines the effect
+	Durable  bool        `json:"durable"`
+}
+
+type resultEntry struct {
+	Ticket   string      `json:"ticket"`
+	Size     int         `json:"size"`
+	Digest   string      `json:"digest,omitempty"` // SHA-256 of the result as received
+	Error    string      `json:"error,omitempty"`
+	Labels   []act.Label `json:"labels,omitempty"` // new in this session
+	Redacted int         `json:"redacted,omitempty"`
+}
+
+// record writes the decision, and the request if it was not written when a
+// person was asked. It returns the ticket's id.
+func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool) (string, error) {
+	var entries []ledger.Entry
+	if !d.asked {
+		entries = append(entries, entry(d, EntryRequest, g.requestEntry(d)))
+	}
+	if a := d.answer; a != nil {
+		entries = append(entries, entry(d, EntryAnswer, answerEntry{
+			Question: a.ID, Approved: a.Approved, Code: a.Code, By: a.By, Note: a.Note,
+		}))
+		durable = true
+	}
+	de := decisionEntry{
+		Verdict: t.Verdict, Code: t.Code, Rules: t.Rules, Reason: t.Reason, Policy: d.run.Policy.Hash(),
+		Box: d.run.Box, Durable: durable,
+	}
+	if t.Verdict == act.Allow {
+		de.Approved, de.Counted, de.Dispatch = d.approved, d.judged.Limited, digest(t.Bytes)
+		if string(t.Bytes) != string(d.req.Args) {
+			de.Changed = g.readable(t.Bytes)
+		}
+	}
+	entries = append(entries, entry(d, EntryDecision, de))
+	refs, err := g.o.Ledger.Append(ctx, durable, entries...)
+	if err != nil {
+		return "", fmt.Errorf("recording decision: %w", err)
+	}
+	return TicketID(refs[len(refs)-1]), nil
+}
+
+// TicketID is the id of the ticket whose decision is the entry at r.
+func TicketID(r ledger.Ref) string { return r.Session + "/" + strconv.FormatInt(r.Seq, 10) }
+
+// recordQuestion writes, on disk, that a person is about to be asked.
+func (g *Gate) recordQuestion(ctx context.Context, d *draft) error {
+	sum := d.digest(g)
+	q := questionEntry{Digest: hex.EncodeToString(sum[:])}
+	for _, a := range d.judged.Ask {
+		q.Clauses = append(q.Clauses, askedEntry{Clause: a.Clause, Text: a.Text, Count: a.Quorum.Count, Role: a.Quorum.Role})
+	}
+	_, err := g.o.Ledger.Append(ctx, true,
+		entry(d, EntryRequest, g.requestEntry(d)),
+		entry(d, EntryQuestion, q))
+	d.asked = err == nil
+	return err
+}
+
+func (g *Gate) requestEntry(d *draft) requestEntry {
+	e := requestEntry{
+		Verb: d.req.Verb, Tool: d.req.Tool, Arguments: g.readable(d.req.Args), Size: len(d.req.Args),
+		Digest: digest(d.req.Args), Effects: d.res.Effects, Labels: d.labels,
+	}
+	if d.tool != nil {
+		e.Pin = d.tool.Pin
+	}
+	return e
+}
+
+// readable is content as an entry may hold it: short, valid text, no secrets.
+func (g *Gate) readable(content []byte) string {
+	if len(content) > maxRecorded || !utf8.Valid(content) {
+		return ""
+	}
+	return string(g.o.Inspect.Redact(content, g.o.Inspect.ScanFrom(content, inspect.Anywhere)))
+}
+
+// entry encodes body. The types above always encode: they hold text, numbers,
+// and the facts of resources, which are text, numbers and booleans.
+func entry(d *draft, kind string, body any) ledger.Entry {
+	data, err := json.Marshal(body)
+	if err != nil {
+		data = nil // refused by the ledger, so the request is denied
+	}
+	return ledger.Entry{Session: d.req.Session, Type: kind, Body: data}
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func clauses(asked []policy.Asked) []string {
+	ids := make([]string, len(asked))
+	for i, a := range asked {
+		ids[i] = a.Clause
+	}
+	return ids
+}

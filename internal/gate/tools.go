@@ -1,0 +1,192 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+	"ringfence/internal/policy"
+)
+
+// A Server is one MCP server of a session: what is known of its tools.
+type Server struct {
+	Name       string
+	Dir        string             // its working directory, which relative paths are resolved against
+	Pin        string             // what is started as this server, hashed
+	Annotation *policy.Annotation // nil: nothing says what its tools do
+
+	mu    sync.Mutex
+	tools map[string]*Tool
+}
+
+// A Tool is one tool as its server last listed it.
+type Tool struct {
+	Name       string
+	Pin        string // definition hash
+	Status     PinStatus
+	Annotation *policy.ToolAnnotation // nil: un-annotated
+
+	server *Server
+	schema *jsonschema.Resolved
+	broken string // why the schema cannot be used; every call is refused
+}
+
+// maxTools bounds how many tools a server may list.
+const maxTools = 4096
+
+// learn takes in what the server lists now.
+func (s *Server) learn(pins Pins, list []byte) error {
+	defs, err := strictjson.Values(list, "/tools/*")
+	if err != nil {
+		return fmt.Errorf("reading tools of %s: %w", s.Name, err)
+	}
+	if len(defs) > maxTools {
+		return fmt.Errorf("reading tools of %s: %d tools, more than %d", s.Name, len(defs), maxTools)
+	}
+	byName := map[string]*Tool{}
+	for _, def := range defs {
+		t, err := s.tool(pins, def.Raw)
+		if err != nil {
+			return fmt.Errorf("reading tools of %s: %w", s.Name, err)
+		}
+		if byName[t.Name] != nil {
+			return fmt.Errorf("reading tools of %s: %q is listed twice", s.Name, t.Name)
+		}
+		byName[t.Name] = t
+	}
+	s.mu.Lock()
+	s.tools = byName
+	s.mu.Unlock()
+	return nil
+}
+
+// Repin tells a server that a person reviewed the definition hash of tool.
+func (s *Server) Repin(tool, hash string, status PinStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tools[tool]
+	if t == nil || t.Pin != hash {
+		return
+	}
+	next := *t
+	next.Status = status
+	tools := maps.Clone(s.tools)
+	tools[tool] = &next
+	s.tools = tools
+}
+
+// nameOf reads the name that every strict reader sees in a definition.
+func nameOf(def []byte) (string, error) {
+	at, found, err := strictjson.Find(def, "/name")
+	if !found {
+		return "", errors.Join(errors.New("a definition without a name"), err)
+	}
+	return strictjson.Text(at.Raw)
+}
+
+// tool reads one definition.
+func (s *Server) tool(pins Pins, def []byte) (*Tool, error) {
+	hash, err := policy.DefinitionHash(def)
+	if err != nil {
+		return nil, err
+	}
+	name, err := nameOf(def)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tool{Name: name, Pin: hash, server: s}
+	trusted := false
+	if s.Annotation != nil {
+		if a, ok := s.Annotation.Tools[t.Name]; ok {
+			t.Annotation = &a
+			for _, p := range a.Pins {
+				trusted = trusted || p == hash
+			}
+		}
+	}
+	if t.Status, err = pins.See(s.Name, t.Name, hash, def, trusted); err != nil {
+		return nil, fmt.Errorf("looking up the pin of %q: %w", t.Name, err)
+	}
+	if t.schema, err = schemaOf(def); err != nil {
+		t.broken = err.Error()
+	}
+	return t, nil
+}
+
+// schemaOf compiles the input schema of a definition; nil if it has none, which
+// leaves checking to the annotation. A schema refers to nothing outside itself.
+func schemaOf(def []byte) (*jsonschema.Resolved, error) {
+	at, found, err := strictjson.Find(def, "/inputSchema")
+	if !found {
+		return nil, err
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(at.Raw, &schema); err != nil {
+		return nil, err
+	}
+	return schema.Resolve(nil)
+}
+
+// check holds args against the pinned schema. Numbers are judged as doubles: an
+// exact reading of 1e999999999 would not end, and one that no double holds is
+// refused.
+func (t *Tool) check(args []byte) error {
+	if t.broken != "" {
+		return fmt.Errorf("the schema that the server gives for them cannot be used: %s", t.broken)
+	}
+	if err := strictjson.Check(args); err != nil {
+		return err
+	}
+	var v map[string]any
+	if err := json.Unmarshal(args, &v); err != nil || v == nil {
+		return errors.New("arguments are one JSON object, with numbers that a double holds")
+	}
+	if t.schema == nil {
+		return nil
+	}
+	return t.schema.Validate(v)
+}
+
+// findTool finds the tool that d calls, and refuses one that may not be called.
+func (d *draft) findTool() *refusal {
+	server, tool, ok := split(d.req.Tool)
+	s := d.run.Servers[server]
+	if !ok || s == nil {
+		return refuse(act.CodeUnknown, "there is no tool %q: tools are named server.tool, and the servers are %s", d.req.Tool, d.run.serverNames())
+	}
+	s.mu.Lock()
+	t := s.tools[tool]
+	s.mu.Unlock()
+	switch {
+	case t == nil:
+		return refuse(act.CodeUnknown, "server %s lists no tool %q", server, tool)
+	case t.Annotation == nil:
+		return refuse(act.CodeUnannotated, "nothing says what the arguments of %s do, so it is not called; a person can draft that with `ringfence annotate-tools %s`", d.req.Tool, server)
+	case t.Status != PinApproved:
+		return refuse(act.CodeUnpinned, "the definition of %s is %s; a person can look at it with `ringfence tools review %s`", d.req.Tool, t.Status, d.req.Tool)
+	}
+	d.tool = t
+	return nil
+}
+
+// decideList takes in a list of definitions and allows showing those of them
+// that Finish will leave in.
+func (g *Gate) decideList(ctx context.Context, d *draft) (act.Ticket, error) {
+	s := d.run.Servers[d.req.Tool]
+	if s == nil {
+		return g.settle(ctx, d, refuse(act.CodeUnknown, "there is no server %q; the servers are %s", d.req.Tool, d.run.serverNames()))
+	}
+	if err := s.learn(g.o.Pins, d.req.Args); err != nil {
+		return g.settle(ctx, d, refuse(act.CodeInvalid, "%v", err))
+	}
+	d.res.Effects = []act.Effect{{Kind: act.Call, Resource: act.Resource{Type: act.Tool, Text: s.Name + ".tools/list"}, Group: act.Observe}}
+	d.res.Bytes = d.req.Args
+	return g.settle(ctx, d, nil)
+}

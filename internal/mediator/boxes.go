@@ -1,0 +1,139 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ringfence/internal/sandbox"
+)
+
+// Boxes is the [Starter] that starts servers in boxes of one tier.
+type Boxes struct {
+	Tier      sandbox.Tier
+	Workspace string   // absolute real path; the working directory of servers that name none
+	Home      string   // of the person, for "~/" in a path
+	Program   string   // our own program, absolute: it runs the built-in servers
+	Path      []string // where a command without a slash is looked for, in order
+	Env       []string // what every server gets, "KEY=value"; nothing else is inherited
+}
+
+var _ Starter = Boxes{}
+
+// Start starts s. The box outlives ctx; it ends with Process.Kill.
+func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
+	argv, err := b.Argv(s)
+	if err != nil {
+		return nil, err
+	}
+	spec := sandbox.Spec{
+		Argv: argv, Env: b.environment(s), Dir: b.Dir(s), Profile: sandbox.ProfileServer,
+		Workspace: sandbox.Workspace{Path: b.Workspace, Mode: sandbox.ReadWrite},
+	}
+	for _, p := range s.Ringfence.Paths {
+		spec.ReadWrite = append(spec.ReadWrite, b.absolute(p))
+	}
+	box, err := b.Tier.Start(context.WithoutCancel(ctx), spec)
+	if err != nil {
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+	}
+	kill := func() { _ = box.Kill() } // what cannot be killed shows in Wait
+	return &Process{
+		Stdin: box.Stdin(), Stdout: closer{box.Stdout().Read}, Stderr: closer{box.Stderr().Read},
+		Terminate: kill, Kill: kill, Report: box.Report().String(),
+		Wait: func() error {
+			exit, err := box.Wait()
+			if err == nil && (exit.Cause != sandbox.CauseExit || exit.Code != 0) {
+				err = errors.New(exit.String())
+			}
+			return err
+		},
+	}, nil
+}
+
+// A closer is a stream that ends with its box and needs no closing.
+type closer struct{ read func([]byte) (int, error) }
+
+func (c closer) Read(p []byte) (int, error) { return c.read(p) }
+func (closer) Close() error                 { return nil }
+
+// Argv returns what is run as s, its program as an absolute path.
+func (b Boxes) Argv(s Server) ([]string, error) {
+	if s.Ringfence.Builtin != "" {
+		argv := []string{b.Program, "server", s.Ringfence.Builtin, "--root", b.Workspace}
+		for _, p := range s.Ringfence.Paths {
+			argv = append(argv, "--root", b.absolute(p))
+		}
+		return argv, nil
+	}
+	program, err := b.find(s)
+	if err != nil {
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+	}
+	return append([]string{program}, s.Args...), nil
+}
+
+// Dir returns the working directory of s.
+func (b Boxes) Dir(s Server) string {
+	if s.Cwd == "" {
+		return b.Workspace
+	}
+	return b.absolute(s.Cwd)
+}
+
+func (b Boxes) find(s Server) (string, error) {
+	if strings.Contains(s.Command, "/") {
+		program := s.Command
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(b.Dir(s), program)
+		}
+		return program, executable(program)
+	}
+	for _, dir := range b.Path {
+		program := filepath.Join(dir, s.Command)
+		if executable(program) == nil {
+			return program, nil
+		}
+	}
+	return "", fmt.Errorf("there is no program %q in %s", s.Command, strings.Join(b.Path, ":"))
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return &fs.PathError{Op: "run", Path: path, Err: fs.ErrPermission}
+	}
+	return nil
+}
+
+func (b Boxes) absolute(p string) string {
+	if rest, ok := strings.CutPrefix(p, "~/"); ok {
+		return filepath.Join(b.Home, rest)
+	}
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(b.Workspace, p)
+}
+
+// environment is what all servers get and what the entry of s sets, which wins.
+func (b Boxes) environment(s Server) []string {
+	env := slices.DeleteFunc(slices.Clone(b.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, set := s.Env[name]
+		return set
+	})
+	for name, value := range s.Env {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}

@@ -1,0 +1,77 @@
+package paths
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+)
+
+// UserHome returns the real path of the home directory of the person who runs
+// this process: $HOME, which must be an existing directory.
+func UserHome() (string, error) {
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the home directory: %w", err)
+	}
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("finding the home directory: $HOME is %q, not an absolute path", dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("finding the home directory: %w", err)
+	}
+	return real, nil
+}
+
+// UserName returns the login name of a user id, or the id in decimal where
+// there is none.
+func UserName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	u, err := user.LookupId(id)
+	if err != nil {
+		return id
+	}
+	return u.Username
+}
+
+// EngineEnvironment is the whole environment of an engine of home: what finds
+// files and nothing else, so that no secret of the first client reaches it.
+func EngineEnvironment(home string) []string {
+	env := []string{"RINGFENCE_HOME=" + home}
+	for _, name := range []string{"HOME", "PATH", "XDG_RUNTIME_DIR", "LANG", "TZ"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// SearchPath returns the absolute directories of $PATH, in order.
+func SearchPath() []string {
+	var dirs []string
+	for _, d := range filepath.SplitList(os.Getenv("PATH")) {
+		if filepath.IsAbs(d) {
+			dirs = append(dirs, filepath.Clean(d))
+		}
+	}
+	return dirs
+}
+
+// ServerEnvironment is what a server of tools inherits of our environment: where
+// programs and the person's home are, and how text is written. No variable that
+// usually holds a secret is among them.
+func ServerEnvironment() []string {
+	var env []string
+	for _, name := range []string{"HOME", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// Variable returns a variable of the environment, for files in which a person
+// refers to one by name.
+func Variable(name string) (string, bool) { return os.LookupEnv(name) }
