@@ -85,7 +85,7 @@ func LoadBundle(fsys fs.FS, o Options) (*Policy, *Bundle, error) {
 			return nil, nil, err
 		}
 	}
-	if err := b.parse(fsys, files); err != nil {
+	if err := b.parse(files); err != nil {
 		return nil, nil, err
 	}
 	p, err := Load(append([]Layer{b.Layer}, o.Layers...), o.Binding)
@@ -230,7 +230,7 @@ func checkSignature(sig, manifest []byte, o Options) error {
 }
 
 // parse reads the files that are not text.
-func (b *Bundle) parse(fsys fs.FS, files map[string][]byte) (err error) {
+func (b *Bundle) parse(files map[string][]byte) (err error) {
 	text, ok := files[FilePolicy]
 	if !ok {
 		return fmt.Errorf("%s: it is missing", FilePolicy)
@@ -248,7 +248,7 @@ func (b *Bundle) parse(fsys fs.FS, files map[string][]byte) (err error) {
 			return fmt.Errorf("%s: the name %q is not of letters, digits, dots, underscores and hyphens (and without @)", FileLists, clip(name))
 		}
 	}
-	b.Annotations, err = annotationsIn(fsys, folderAnnotation)
+	b.Annotations, err = parseAnnotations(files)
 	return err
 }
 
@@ -289,6 +289,9 @@ func (b *Bundle) Files() (map[string][]byte, error) {
 // "ringfence bundle manifest v1\0" and the bytes of manifest.json. A file that no
 // bundle may hold is an error, and so is a missing constitution or policy.
 func Seal(files map[string][]byte, compiler string, key ed25519.PrivateKey) (map[string][]byte, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return nil, errors.New("sealing bundle: the key is no Ed25519 private key")
+	}
 	m := Manifest{Format: bundleFormat, Compiler: compiler, Files: map[string]string{}}
 	sealed := maps.Clone(files)
 	delete(sealed, FileManifest)
@@ -308,9 +311,8 @@ func Seal(files map[string][]byte, compiler string, key ed25519.PrivateKey) (map
 	manifest, _ := json.MarshalIndent(m, "", "  ") // strings and a number always encode
 	manifest = append(manifest, '\n')
 	sig := ed25519.Sign(key, append([]byte(signatureDomain), manifest...))
-	public, _ := key.Public().(ed25519.PublicKey)
 	sealed[FileManifest] = manifest
 	sealed[FileSignature] = fmt.Appendf(nil, "ed25519 %s %s\n",
-		base64.StdEncoding.EncodeToString(public), base64.StdEncoding.EncodeToString(sig))
+		base64.StdEncoding.EncodeToString(key[ed25519.SeedSize:]), base64.StdEncoding.EncodeToString(sig))
 	return sealed, nil
 }

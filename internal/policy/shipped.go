@@ -1,10 +1,12 @@
 package policy
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
-	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -13,25 +15,30 @@ var shippedAnnotations embed.FS
 
 // Shipped returns the annotations that come with the program, by name.
 func Shipped() (map[string]*Annotation, error) {
-	return annotationsIn(shippedAnnotations, "annotations")
+	entries, err := shippedAnnotations.ReadDir(folderAnnotation)
+	files := map[string][]byte{}
+	for _, e := range entries {
+		name := path.Join(folderAnnotation, e.Name())
+		files[name], _ = shippedAnnotations.ReadFile(name) // what cannot be read is no annotation
+	}
+	all, parseErr := parseAnnotations(files)
+	return all, cmp.Or(err, parseErr)
 }
 
-// annotationsIn returns the annotations in the *.json files of a folder, by
-// name; a folder that does not exist has none.
-func annotationsIn(fsys fs.FS, folder string) (map[string]*Annotation, error) {
-	files, _ := fs.Glob(fsys, path.Join(folder, "*.json")) // the pattern is well formed
+// parseAnnotations reads those of files that are annotations, and returns them by
+// name.
+func parseAnnotations(files map[string][]byte) (map[string]*Annotation, error) {
 	all := map[string]*Annotation{}
-	for _, f := range files {
-		data, err := fs.ReadFile(fsys, f)
-		if err != nil {
-			return nil, fmt.Errorf("reading annotation: %w", err)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Dir(name) != folderAnnotation {
+			continue
 		}
-		a, err := ParseAnnotation(f, data)
+		a, err := ParseAnnotation(name, files[name])
 		if err != nil {
 			return nil, err
 		}
-		if want := strings.TrimSuffix(path.Base(f), ".json"); a.Name != want {
-			return nil, fmt.Errorf("%s: its name is %q, want %q as the file is called", f, clip(a.Name), want)
+		if want := strings.TrimSuffix(path.Base(name), ".json"); a.Name != want {
+			return nil, fmt.Errorf("%s: its name is %q, want %q as the file is called", name, clip(a.Name), want)
 		}
 		all[a.Name] = a
 	}
