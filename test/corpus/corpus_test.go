@@ -163,10 +163,15 @@ func (p *play) servers() map[string]*gate.Server {
 	return servers
 }
 
+// captures are the lists of real servers, by the annotation that covers them.
+var captures = map[string]string{
+	"everything": "server-everything", "filesystem": "server-filesystem", "git": "git-mcp-server", "memory": "server-memory",
+}
+
 // tools is what a server lists: as captured from the real one, or, for one that
 // exists only here, its annotated tools with schemas that accept anything.
 func (p *play) tools(name string, a *policy.Annotation) []byte {
-	if data, err := os.ReadFile(filepath.Join("tools", name+".json")); err == nil {
+	if data, err := os.ReadFile(filepath.Join("tools", captures[name]+".json")); err == nil {
 		var captured struct {
 			Tools json.RawMessage `json:"tools"`
 		}
