@@ -1,5 +1,7 @@
 package constitution
 
+import "strings"
+
 // An action is one verb phrase, or a noun phrase that implies a verb.
 type action struct {
 	at, end int
@@ -14,6 +16,7 @@ type verbUse struct {
 	at    int
 	sense string
 	op    string // the operation of git, when it is one
+	hard  bool   // reset --hard
 }
 
 var accessPhrases = map[string][]string{
@@ -51,14 +54,40 @@ func (p *parser) action() (action, bool) {
 	if len(a.verbs) > 0 {
 		verb = a.verbs[len(a.verbs)-1].sense
 	}
+	p.verb = verb
+	p.most(&a)
 	p.objects(&a, verb)
 	if len(a.verbs) == 0 && len(a.objects) == 0 {
 		p.i = a.at
 		return a, p.miss(p.i)
 	}
 	p.tail(&a, verb)
+	if a.cond.most > 0 {
+		p.i = a.at
+		return a, p.wrong(a.cond.mostAt, "at most 20 times an hour", "a limit needs a span of time: an hour, a day, a session")
+	}
 	a.end = p.i
 	return a, true
+}
+
+// most reads "at most 20" before a noun: the span of time comes after it.
+func (p *parser) most(a *action) {
+	start := p.i
+	if p.peek().is("more-than") {
+		p.wrong(p.i, "may … at most 20 times an hour", "a limit belongs to what is allowed")
+		return
+	}
+	if t := p.peekAt(1); len(a.verbs) == 0 || !p.accept("at-most") || t.kind != number || t.n < 1 {
+		p.i = start
+		return
+	}
+	n := p.peek().n
+	p.i++
+	if _, noun := words().nouns[p.peek().low]; !noun && qualWords[p.peek().low] == "" {
+		p.i = start
+		return
+	}
+	a.cond.most, a.cond.mostAt = n, start
 }
 
 // verbs reads verbs joined by "and" and "or": "create, edit and delete".
@@ -76,14 +105,24 @@ func (p *parser) verbs(a *action) {
 		p.skip(fillers)
 		if len(a.verbs) > 0 {
 			p.accept("to")
+		} else if n := p.skipTo(determiners); words().verbs[p.peekAt(n).low].sense != "" && p.nominalAt(n) {
+			p.i += n
 		}
-		if p.accept("git") {
+		if p.gitWord() {
 			git = true
 		}
-		v, ok := p.verb(git, len(a.verbs) > 0)
+		v, ok := p.oneVerb(git, len(a.verbs) > 0)
 		if !ok {
 			p.i = start
 			return
+		}
+		if len(a.verbs) == 0 && contains(" use run do call ", v.sense) && p.gitAhead() { // "use git status"
+			p.gitWord()
+			git = true
+			if v, ok = p.oneVerb(git, false); !ok {
+				p.i = start
+				return
+			}
 		}
 		a.verbs = append(a.verbs, v)
 	}
@@ -106,8 +145,8 @@ func (p *parser) accessTo(a *action) bool {
 	return true
 }
 
-// verb reads one verb, or, after the word git, one operation of git.
-func (p *parser) verb(git, later bool) (verbUse, bool) {
+// oneVerb reads one verb, or, after the word git, one operation of git.
+func (p *parser) oneVerb(git, later bool) (verbUse, bool) {
 	t := p.peek()
 	v := verbUse{at: p.i}
 	entry, known := words().verbs[t.low]
@@ -122,7 +161,7 @@ func (p *parser) verb(git, later bool) (verbUse, bool) {
 		if _, ok := gitOps[op]; ok {
 			v.sense, v.op = op, op
 			p.i++
-			return v, true
+			return v, p.flags(&v, t)
 		}
 		if op == "force-push" || op == "rewrite" || op == "amend" {
 			v.sense = op
@@ -148,6 +187,66 @@ func (p *parser) verb(git, later bool) (verbUse, bool) {
 	return v, true
 }
 
+// skipTo returns how many words of the table stand here.
+func (p *parser) skipTo(table string) int {
+	n := 0
+	for p.peekAt(n).group == 0 && contains(table, p.peekAt(n).low) {
+		n++
+	}
+	return n
+}
+
+// nominalAt reports whether the verb n words ahead is used as a noun: "every
+// push", "the deletion of files".
+func (p *parser) nominalAt(n int) bool {
+	t := p.peekAt(n)
+	_, noun := words().nouns[t.low]
+	form := words().verbs[t.low].form
+	if next := p.peekAt(n + 1); n > 0 && (t.low == "change" || t.low == "changes") && (next.is("to") || next.is("of")) {
+		return true
+	}
+	return n > 0 && !noun && (form == nominal || form == plain && contains(" push pull merge rebase force-push reset ", t.low))
+}
+
+// gitWord moves over the word git, in a code span too.
+func (p *parser) gitWord() bool {
+	if p.peek().low == "git" && (p.peek().group == 0 || p.peekAt(1).group == p.peek().group) {
+		p.i++
+		return true
+	}
+	return p.miss(p.i)
+}
+
+// gitAhead reports whether the word git and an operation of git follow.
+func (p *parser) gitAhead() bool {
+	t := p.peekAt(1)
+	_, op := gitOps[t.low]
+	v, verb := words().verbs[t.low]
+	if verb {
+		_, verb = gitOps[v.sense]
+	}
+	return p.peek().low == "git" && (op || verb || t.low == "force-push")
+}
+
+// flags reads the flags of an operation of git that change what it does:
+// "push --force", "reset --hard".
+func (p *parser) flags(v *verbUse, op token) bool {
+	t := p.peek()
+	if !strings.HasPrefix(t.text, "-") || t.kind != atom {
+		return true
+	}
+	switch {
+	case v.op == "push" && (t.text == "--force" || t.text == "-f" || t.text == "--force-with-lease"):
+		v.sense, v.op = "force-push", ""
+	case v.op == "reset" && t.text == "--hard":
+		v.hard = true
+	default:
+		return p.wrong(p.i, "leave the flag out", "the flag %s is not understood", t.text)
+	}
+	p.i++
+	return true
+}
+
 // isProgramHere reports whether a word that is also a verb is a program in this
 // place: nothing that it could be done to follows.
 func (p *parser) isProgramHere(t token) bool {
@@ -160,13 +259,16 @@ func (p *parser) objects(a *action, verb string) {
 		p.skip(fillers)
 		entry := words().verbs[p.toks[p.i-1].low]
 		_, bare := senses()[verb]["-"]
-		if p.peek().is("of") || p.peek().is("to") && !bare && (entry.form == nominal || verb == "write" || verb == "append" || verb == "access" || verb == "contact") {
+		if p.peek().is("of") || p.peek().is("to") && !bare && (entry.form == nominal || p.toks[p.i-1].low == "change" || verb == "write" || verb == "append" || verb == "access" || verb == "contact") {
 			p.i++
 		}
 		p.accept("with", "into")
 		if prev := p.toks[p.i-1]; prev.is("with") && verb != "contact" || prev.is("into") {
 			p.i--
 		}
+	}
+	if verb == "ask" && p.questions(a) {
+		return
 	}
 	for {
 		start := p.i
@@ -181,6 +283,20 @@ func (p *parser) objects(a *action, verb string) {
 		}
 		a.objects = append(a.objects, o)
 	}
+}
+
+// questions reads whom the agent asks, and what: "ask the user questions".
+func (p *parser) questions(a *action) bool {
+	start := p.i
+	who := p.approvers(nil)
+	what := p.accept("for") && p.accept("help", "clarification", "input", "advice", "details")
+	if !what {
+		what = p.accept("questions", "clarification", "anything")
+	}
+	if who || what {
+		a.objects = []object{{at: start, end: p.i, class: "question"}}
+	}
+	return who || what
 }
 
 // tail reads everything that may follow the objects, in any order.
@@ -222,7 +338,10 @@ func (p *parser) tail(a *action, verb string) {
 	}
 }
 
-func (p *parser) joinsNext() bool { t := p.peek(); return t.is(",") || t.is("and") || t.is("or") || t.at < 0 }
+func (p *parser) joinsNext() bool {
+	t := p.peek()
+	return t.is(",") || t.is("and") || t.is("or") || t.at < 0
+}
 
 // attach adds a place to the last object, or to the verb if there is none.
 func (p *parser) attach(a *action, m mod) {

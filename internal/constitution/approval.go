@@ -112,7 +112,7 @@ const (
 var noApproval = table(`
 without first? <approval>
 without first? asking|consulting|checking_with|confirming_with|telling|notifying <who>? first?
-without being approved|asked|confirmed|told
+without being explicitly? approved|asked|confirmed|told
 without <who> approving|confirming|knowing|agreeing
 unprompted
 `)
@@ -129,8 +129,8 @@ only with|after|upon|on|given|following|under <approval>
 only if|when|once|after <who> has|have? explicitly? approve|approves|approved|agree|agrees|agreed|confirm|confirms|confirmed|allow|allows|allowed it|this|them?
 only if|when|once|after it|they|this? is|are|has_been|have_been|being? explicitly? approved|confirmed|authorized|asked|told|requested by? <who>?
 only if|when <who> explicitly? ask|asks|asked|request|requests|requested for? it|this|that?
-unless|until <who> has|have|had? explicitly? approve|approves|approved|agree|agrees|agreed|confirm|confirms|confirmed|allow|allows|allowed|say|says|said|ask|asks|asked|request|requests|requested|tell|tells|told so|it|this|them|you|for? so|it|this|that?
-unless|until it|they|this|you? is|are|has_been|have_been|being|been? explicitly|first? approved|confirmed|authorized|asked|told|requested|instructed to|by? <who>? otherwise?
+unless|until <who> has|have|had? explicitly? approve|approves|approved|agree|agrees|agreed|confirm|confirms|confirmed|allow|allows|allowed|say|says|said|ask|asks|asked|request|requests|requested|tell|tells|told so|it|this|them|you|for? so|it|this|that? to?
+unless|until it|they|this|you? is|are|has_been|have_been|being|been? explicitly|first? approved|confirmed|authorized|asked|told|requested|instructed to|by? <who>? to|otherwise?
 unless|until with|after? <approval> has_been|is|was? given|granted|obtained|received?
 unless|until you|it|the_agent have|has|get|gets|got|received|receive|receives <approval>
 `)

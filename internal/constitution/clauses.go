@@ -26,7 +26,7 @@ func (c *compiler) clausesOf(s *statement) ([]draft, *miss) {
 		return nil, m
 	}
 	wide := modality == policy.MustNever || modality == policy.MustAsk || modality == policy.MayWithApproval && !c.opts.Granting
-	g := &grounder{toks: s.toks, wide: wide, grant: modality == policy.May}
+	g := &grounder{toks: s.toks, wide: wide, grant: modality == policy.May, last: s.last}
 	var all []deed
 	at := s.toks[0].at
 	for i := range s.actions {

@@ -17,6 +17,8 @@ type conditions struct {
 	limit   *policy.Limit
 	expires *time.Time
 	because string
+	most    int64 // "at most 20 pages": the span of time comes later
+	mostAt  int
 	except  []exception
 	assent  assent
 	quorum  quorum
@@ -94,7 +96,8 @@ as_long_as|while|if no|none
 
 var labelObjects = map[act.Label]func() []phrase{
 	act.LabelUntrusted: table(`
-a|any|the? page|pages|site|sites|external? content|text|data|material? from? the? web|internet|strangers?
+a|any|the? web|external? content|text|data|material from the? web|internet|strangers|outside
+a|any|the? page|pages|site|sites from|on the? web|internet
 untrusted-content
 a|any|the? page|site
 external|untrusted|foreign|unknown|third-party|web content|text|data|material|pages|input|sources|sites
@@ -168,7 +171,13 @@ var windows = map[string]time.Duration{
 // limit reads "at most 20 times an hour", "twice a day", "up to 5 per session".
 func (p *parser) limit(c *conditions) bool {
 	start := p.i
-	p.accept("and")
+	if c.most > 0 {
+		l, ok := p.window()
+		if l.Count = c.most; ok {
+			c.limit, c.most = &l, 0
+		}
+		return ok
+	}
 	most := p.accept("at-most", "max", "maximum")
 	n := int64(0)
 	switch t := p.peek(); {
@@ -187,9 +196,6 @@ func (p *parser) limit(c *conditions) bool {
 		return false
 	}
 	p.accept("times", "time")
-	if words().nouns[p.peek().low] != "" {
-		p.i++
-	}
 	l, ok := p.window()
 	if !ok {
 		p.wrong(p.i, "at most 20 times an hour", "a limit needs a span of time: an hour, a day, a session")
@@ -469,7 +475,7 @@ func (p *parser) exception() (exception, bool) {
 		e.when, e.hours, e.end = c.when, c.hours, p.i
 		return e, len(c.unless) == 0
 	}
-	if m, ok := p.mod("", 1); ok {
+	if m, ok := p.mod(p.verb, 1); ok {
 		e.mods, e.end = []mod{m}, p.i
 		return e, true
 	}
@@ -482,7 +488,7 @@ func (p *parser) exception() (exception, bool) {
 		return e, true
 	}
 	p.i = start
-	o, ok := p.object("", 1)
+	o, ok := p.object(p.verb, 1)
 	if !ok {
 		return e, false
 	}

@@ -4,43 +4,75 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"ringfence/internal/act/strictjson"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// nearest returns the word of valid that was probably meant, or "".
+// nearest returns the word of valid that was probably meant: the one with the
+// fewest letters added, left out, changed or swapped, if these are at most a
+// third of them; "" if there is none, or word is one of them.
 func nearest(word string, valid []string) string {
-	if len(word) < 3 {
-		return ""
+	best, least := "", len(word)/3
+	for _, v := range valid {
+		if v == word {
+			return ""
+		}
+		if len(v) > len(word)+least || len(word) > len(v)+least || len(word) > 64 {
+			continue
+		}
+		d := distance(word, v)
+		if d < least || d == least && (best == "" || v[0] == word[0] && best[0] != word[0]) {
+			best, least = v, d
+		}
 	}
-	near := strictjson.Nearest(word, valid)
-	if near == word {
-		return ""
-	}
-	return near
+	return best
 }
 
-// vague are words that have no fixed meaning here, and what to write instead.
-var vague = map[string]string{
-	"sensitive": "files named .env, credentials, or a list such as @private-files", "important": "the files or places by name",
-	"dangerous": "the programs by name, destructive operations", "suspicious": "the sites or files by name",
-	"appropriate": "the condition itself", "reasonable": "the condition itself", "necessary": "the condition itself",
-	"large": "sizes are not known here", "big": "sizes are not known here", "small": "sizes are not known here",
-	"usually": "leave it out, or write an exception", "normally": "leave it out, or write an exception",
-	"sometimes": "the condition itself", "generally": "leave it out, or write an exception", "mostly": "an exception",
-	"some": "the files or places by name", "most": "an exception", "protected": "the branches by name: main, release/*",
-	"protected-branches": "the branches by name", "etc.": "the whole list", "etc": "the whole list",
-	"system": "the places by path: /etc, /usr", "config": "the files by name or place", "configuration": "the files by name or place",
-	"production": "the hosts or places by name", "temporary": "a place such as /tmp", "generated": "a place such as ./build",
-	"build": "the programs by name: go, make, npm", "test": "the programs by name: go, make, npm", "tests": "the programs by name: go, make, npm",
-	"destructively": "destructive operations", "online": "fetch pages from …", "sudo": "run sudo",
+// distance is the optimal string alignment distance of a and b, in bytes.
+func distance(a, b string) int {
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}
+
+// unenforceable are words that no gate can test, and what to write instead.
+var unenforceable = map[string]string{
+	"sensitive": "name the files: files named .env, credentials, or a list such as @private-files",
+	"important": "name the files or places", "dangerous": "name the programs, or say \"destructive operations\"",
+	"suspicious": "name the sites or files", "appropriate": "say when", "reasonable": "say when", "necessary": "say when", "needed": "say when",
+	"large": "sizes are not known", "larger": "sizes are not known", "big": "sizes are not known", "bigger": "sizes are not known",
+	"small": "sizes are not known", "usually": "leave it out, or write an exception", "normally": "leave it out, or write an exception",
+	"sometimes": "say when", "generally": "leave it out, or write an exception", "mostly": "write an exception",
+	"some": "name the files or places", "most": "write an exception", "protected": "name the branches: main, release/*",
+	"etc.": "write the whole list", "etc": "write the whole list", "system": "name the places: /etc, /usr",
+	"config": "name the files or their place", "configuration": "name the files or their place",
+	"production": "name the hosts or places", "temporary": "name the place: /tmp", "generated": "name the place: ./build",
+	"build": "name the programs: go, make, npm", "test": "name the programs: go, make, npm", "tests": "name the programs: go, make, npm",
 	"spend": "budgets are settings, not part of a constitution", "cost": "budgets are settings, not part of a constitution",
-	"publish": "send anything to registry.npmjs.org", "deploy": "run the program by name", "release": "run the program by name",
-	"weekdays": "between 9 and 17 UTC", "night": "between 9 and 17 UTC", "weekends": "between 9 and 17 UTC",
-	"megabytes": "sizes are not known here", "mb": "sizes are not known here", "kb": "sizes are not known here",
-	"origin": "the remote by its place: github.com/me/repo", "upstream": "the remote by its place: github.com/me/repo",
+	"publish": "say where to: send anything to registry.npmjs.org", "deploy": "name the program or tool that does it",
+	"release": "name the program or tool that does it", "weekdays": "days are not known; hours are: between 9 and 17 UTC",
+	"weekends": "days are not known; hours are: between 9 and 17 UTC", "night": "write between 22 and 6 UTC",
+	"origin": "write the place: github.com/me/repo", "upstream": "write the place: github.com/me/repo",
+	"customers": "name the addresses: @customers, *.example.org", "kill": "say \"run kill\"", "sign": "name the tool that does it",
+	"trusted": "use a list such as @trusted-sites", "untrusted": "use a list such as @trusted-sites", "internal": "name the hosts: *.corp.example.org",
+	"personal": "name the files or places", "private": "name the files or places", "confidential": "name the files or places",
 }
 
 // forms are one sentence of each form that is understood: what a sentence that
@@ -105,15 +137,18 @@ func (c *compiler) explain(m *miss, toks []token) string {
 	if m.word == "" {
 		return fmt.Sprintf("%q breaks off: what is allowed or forbidden?", clip(textOf(toks)))
 	}
-	low := lower(m.word)
-	if instead, ok := vague[low]; ok {
-		return fmt.Sprintf("%q has no fixed meaning here; name %s", m.word, instead)
+	if !hasFrame(toks) {
+		return fmt.Sprintf("%q does not say what may or must not be done", clip(textOf(toks)))
 	}
-	if near := nearest(low, words().vocab); near != "" && !contains(" "+strings.Join(words().vocab, " ")+" ", low) {
+	low := lower(m.word)
+	if instead, ok := unenforceable[low]; ok {
+		return fmt.Sprintf("%q cannot be enforced: %s", m.word, instead)
+	}
+	if near := nearest(low, words().vocab); near != "" {
 		return fmt.Sprintf("%q is not understood: did you mean %q?", m.word, near)
 	}
-	if m.at == toks[0].at && !hasFrame(toks) {
-		return fmt.Sprintf("%q does not say what may or must not be done", clip(textOf(toks)))
+	if contains(adviceLeads, toks[0].low) && !contains(" must should always when the this it you we ", toks[0].low) {
+		return fmt.Sprintf("%q begins like advice and speaks of a rule: say \"must not\", \"must ask before\" or \"may\"", clip(textOf(toks)))
 	}
 	return fmt.Sprintf("%q is not understood in %q", m.word, clip(textOf(toks)))
 }

@@ -1,6 +1,7 @@
 package constitution
 
 import (
+	"slices"
 	"strings"
 
 	"ringfence/internal/policy"
@@ -15,10 +16,11 @@ type statement struct {
 	front    conditions // what stands before the subject; holds for all actions
 	places   []mod      // the same
 	quorum   quorum
-	always   bool // "always needs approval": asked even where something else allows
-	only     bool // "may only …"
-	readOnly bool // "is read-only"
-	advice   bool
+	always   bool     // "always needs approval": asked even where something else allows
+	only     bool     // "may only …"
+	readOnly bool     // "is read-only"
+	last     []object // what the statement before was about, in the same sentence
+	modal    bool     // a modal word stands before the verb, so that a subject is understood
 }
 
 // modal words, by what they make of a sentence.
@@ -66,6 +68,7 @@ need not ask <who>? first? before|for|to
 do|does not need|require <approval> to|for|before
 no <approval> is|are? needed|required|necessary to|for|before
 no must ask <who>? first? before|for|to
+there is no must|need ask <who>? first? before|for|to
 no need to? ask <who>? first? before|for|to
 `)
 	approveFrames = table(`
@@ -140,8 +143,8 @@ may|can|must|should|shall only be
 // startsFrame reports whether a new statement begins here: a modal word, or a
 // subject and a modal word.
 func (p *parser) startsFrame() bool {
-	start, far, why, hint := p.i, p.far, p.why, p.hint
-	defer func() { p.i, p.far, p.why, p.hint = start, far, why, hint }()
+	saved := *p
+	defer func() { saved.work = p.work; *p = saved }()
 	p.subject()
 	if t := p.peek(); t.group == 0 && contains(" may can must should shall cannot never needs requires ", t.low) {
 		return true
@@ -232,8 +235,11 @@ func (p *parser) isPersona(t token, article bool) bool {
 // statement reads toks as one statement. With a modality from above, the
 // sentence may have none of its own.
 func (p *parser) statement(above policy.Modality) (statement, bool) {
-	s := statement{toks: p.toks}
-	p.skip(" please also however then additionally furthermore finally moreover note: ")
+	s := statement{toks: p.toks, last: p.known.last}
+	if p.peek().is("note") && p.peekAt(1).is(":") {
+		p.i += 2
+	}
+	p.skip(" please also however then additionally furthermore finally moreover ")
 	p.accept(",")
 	if p.askFirst(&s) {
 		return s, true
@@ -245,7 +251,7 @@ func (p *parser) statement(above policy.Modality) (statement, bool) {
 			return s, true
 		}
 		p.i = start
-		s = statement{toks: p.toks, front: s.front, places: s.places}
+		s = statement{toks: p.toks, last: p.known.last, front: s.front, places: s.places}
 	}
 	if above == "" {
 		return s, false
@@ -270,6 +276,7 @@ func (p *parser) finish(s *statement) bool {
 		}
 	}
 	for p.accept(",") {
+		p.skip(fillers)
 	}
 	if p.more() {
 		return p.miss(p.i)
@@ -282,13 +289,13 @@ func (p *parser) finish(s *statement) bool {
 func (p *parser) fronts(s *statement) {
 	for p.more() {
 		start := p.i
-		var c conditions
-		c.limit, c.quorum = s.front.limit, s.front.quorum
-		if p.condition(&s.front) && p.accept(",") {
+		before := s.front
+		if p.condition(&s.front) && (p.accept(",") || p.startsFrame()) {
 			continue
 		}
+		s.front = before
 		p.i = start
-		if m, ok := p.mod("", 0); ok && p.accept(",") {
+		if m, ok := p.mod("", 0); ok && (p.accept(",") || p.startsFrame() || contains(" everything anything nothing ", p.peek().low)) {
 			s.places = append(s.places, m)
 			continue
 		}
@@ -303,8 +310,15 @@ func (p *parser) askFirst(s *statement) bool {
 	if !p.accept("before") {
 		return false
 	}
-	acts, ok := p.actions()
-	if ok {
+	comma := start
+	for comma < len(p.toks) && !p.toks[comma].is(",") {
+		comma++
+	}
+	p.accept("you", "it", "they")
+	before := &parser{toks: p.toks[:comma], i: p.i, known: p.known}
+	acts, ok := before.actions()
+	if ok && !before.more() {
+		p.i = comma
 		p.accept(",")
 		p.subject()
 		var q quorum
@@ -351,6 +365,13 @@ func (p *parser) active(s *statement) bool {
 		{freeFrames, policy.May}, {askFrames, policy.MustAsk}, {onlyFrames, policy.May}, {neverFrames, policy.MustNever},
 		{mayFrames, policy.May}, {needFrames, policy.MayWithApproval},
 	}
+	if !subject && p.accept("only") {
+		if who, _, ok := p.subject(); ok && len(who) > 0 {
+			return p.wrong(p.i-1, "the reviewer may …", "what only one may do is what nobody else is allowed to: say what is allowed to whom")
+		}
+		s.modality, s.only = policy.May, true
+		return p.rest(s)
+	}
 	if !subject {
 		frames = append(frames, frame{allowFrames, policy.May}, frame{denyFrames, policy.MustNever})
 	}
@@ -360,7 +381,7 @@ func (p *parser) active(s *statement) bool {
 		if !p.matchAny(f.phrases(), &q) {
 			continue
 		}
-		s.modality, s.quorum, s.only = f.modality, q, i == 2
+		s.modality, s.quorum, s.only, s.modal = f.modality, q, i == 2, true
 		if nobody {
 			if f.modality != policy.May || s.only {
 				return p.wrong(start, "nobody may …", "two negations")
@@ -398,6 +419,9 @@ func (p *parser) access(s *statement, subject bool) bool {
 }
 
 func (p *parser) rest(s *statement) bool {
+	if p.i > 0 && p.toks[p.i-1].is("before") {
+		p.accept("you", "it", "they")
+	}
 	acts, ok := p.actions()
 	s.actions = acts
 	return ok
@@ -424,7 +448,9 @@ func (p *parser) predicate(s *statement) bool {
 		} {
 			p.i = j
 			var q quorum
+			far := p.far
 			if !p.matchAny(f.phrases(), &q) {
+				p.far = far
 				continue
 			}
 			s.modality, s.quorum = f.modality, q
@@ -452,23 +478,18 @@ func (p *parser) about(s *statement, before, after []token) bool {
 		return true
 	}
 	p.work = q.work
-	p.farAs(q.far, before, after)
+	p.far, p.bad = p.same(q.far, before, after), p.same(q.bad, before, after)
 	p.why, p.hint = q.why, q.hint
 	return false
 }
 
-// farAs sets the furthest word to the one at index i of before and after.
-func (p *parser) farAs(i int, before, after []token) {
+// same returns the index in p of the token at index i of before and after.
+func (p *parser) same(i int, before, after []token) int {
 	all := append(append([]token{}, before...), after...)
 	if i >= len(all) {
-		p.far = len(p.toks)
-		return
+		return len(p.toks)
 	}
-	for j, t := range p.toks {
-		if t.at == all[i].at {
-			p.far = j
-		}
-	}
+	return max(0, slices.IndexFunc(p.toks, func(t token) bool { return t.at == all[i].at }))
 }
 
 // passive reads "files in /etc must never be changed".
@@ -482,6 +503,7 @@ func (p *parser) passive(s *statement) bool {
 	}
 	for j := from; j < len(p.toks); j++ {
 		p.i = j
+		far := p.far
 		switch {
 		case p.matchAny(passiveNever(), nil):
 			s.modality = policy.MustNever
@@ -490,6 +512,7 @@ func (p *parser) passive(s *statement) bool {
 		case p.toks[j].low != "must" && p.toks[j].low != "should" && p.matchAny(passives(), nil):
 			s.modality = policy.May
 		default:
+			p.far = far
 			continue
 		}
 		if no {

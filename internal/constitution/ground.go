@@ -26,8 +26,9 @@ type deed struct {
 // A grounder turns actions into deeds.
 type grounder struct {
 	toks  []token
-	wide  bool // the sentence restricts: words are read in their wide sense
-	grant bool // the sentence only grants, without approval
+	wide  bool     // the sentence restricts: words are read in their wide sense
+	grant bool     // the sentence only grants, without approval
+	last  []object // what the statement before was about, in the same sentence
 	err   *miss
 }
 
@@ -40,7 +41,8 @@ func (g *grounder) fail(i int, hint, format string, args ...any) {
 }
 
 func (g *grounder) text(from, to int) string {
-	return textOf(g.toks[max(0, from):min(max(from, to), len(g.toks))])
+	to = min(to, len(g.toks))
+	return textOf(g.toks[min(max(0, from), to):to])
 }
 
 // deeds returns what a means.
@@ -52,6 +54,12 @@ func (g *grounder) deeds(a action) []deed {
 	}
 	if len(objects) == 0 {
 		objects = []object{{at: a.at, end: a.end, mods: a.mods}}
+		if last := verbs[len(verbs)-1]; len(a.mods) == 0 && len(g.last) > 0 && g.fits(last, &g.last[0]) {
+			objects = nil
+			for _, o := range g.last { // "reading files is allowed, writing is not"
+				objects = append(objects, o.moved(last.at))
+			}
+		}
 		a.mods = nil
 	}
 	g.distribute(objects)
@@ -59,7 +67,10 @@ func (g *grounder) deeds(a action) []deed {
 		done := false
 		for i := range objects {
 			o := &objects[i]
-			if v.sense != "" && len(verbs) > 1 && !g.fits(v, o) && g.fits(v, &object{}) {
+			if v.sense != "" && len(verbs) > 1 && !g.fits(v, o) && barely(v.sense) {
+				if g.grant && len(o.mods) > 0 {
+					g.fail(v.at, "write a sentence for each", "what is said of %q may belong to %q too", g.text(o.at, o.end), g.toks[v.at].text)
+				}
 				o = &object{at: v.at, end: v.at + 1}
 				if done {
 					continue
@@ -79,18 +90,34 @@ func (g *grounder) deeds(a action) []deed {
 }
 
 // distribute gives the places of the last noun to the bare nouns before it:
-// "files and folders in ./x".
+// "files and folders in ./x". Where a part of the last noun may or may not belong
+// to those before it, the sentence is refused.
 func (g *grounder) distribute(objects []object) {
 	last := objects[len(objects)-1]
-	if len(last.mods) == 0 {
-		return
-	}
 	for i := range objects[:len(objects)-1] {
 		o := &objects[i]
-		if len(o.mods) == 0 && len(o.names) == 0 && o.root == "" && (o.class == last.class || o.class == "file" || o.class == "folder") {
+		family := o.class == last.class || contains(" file folder any ", o.class) && contains(" file folder any ", last.class)
+		if !family || len(o.mods) > 0 || o.root != "" {
+			continue
+		}
+		bare := len(o.names)+len(o.either)+len(o.age) == 0 && o.group == ""
+		apart := len(o.names) > 0 && len(last.names) == 0
+		switch {
+		case bare && (len(last.names)+len(last.either) > 0 || last.group != ""),
+			len(last.age) > 0 && len(o.age) == 0,
+			!bare && !apart && len(last.mods) > 0 && !slices.ContainsFunc(o.names, func(n name) bool { return looksPath(n.text) }):
+			g.fail(last.at, "write a sentence for each", "what is said of %q may belong to %q too", g.text(last.at, last.end), g.text(o.at, o.end))
+		case bare:
 			o.mods = last.mods
 		}
 	}
+}
+
+// barely reports whether a verb of git stands alone among verbs with an object:
+// "commit, push and delete files".
+func barely(verb string) bool {
+	s, ok := senses()[verb]["-"]
+	return ok && len(common(s.narrow, ofType(act.Repo, act.Remote))) > 0
 }
 
 // fits reports whether the verb can be done to the object.
@@ -200,14 +227,27 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 		return g.grouped(o, class)
 	case class == "git", class == "op" && slices.Contains(o.quals, "git"), class == "op" && slices.Contains(o.quals, "network"), class == "op" && slices.Contains(o.quals, "remote"):
 		return g.gitOperations(o, class)
+	case o.group != "":
+		g.fail(o.at, "name them, or say \"destructive operations\"", "what is %q about %s cannot be told", g.text(o.at, o.end), manyOf(class))
+		return nil
 	case class == "tool":
 		return g.tools(v, o)
+	case v.sense == "fetch" && class == "-" && slices.ContainsFunc(a.verbs, func(u verbUse) bool { return contains(" pull push clone commit merge ", u.sense) }):
+		return []deed{{kinds: []act.Kind{act.GitFetch}}} // "pull and fetch"
+	case v.op != "" && slices.Contains(o.quals, "published"):
+		return []deed{{kinds: []act.Kind{act.GitForce}}}
 	case v.op != "":
 		return g.operation(v, o)
+	case v.sense == "use" && class == "program" && slices.ContainsFunc(o.names, func(n name) bool { return n.text == "git" }):
+		g.fail(o.at, "use read-only git operations; git commit and git branch; run git", "\"use git\" does not say what may be done")
+		return nil
 	case class == "any" && o.rest && (v.sense == "" || v.sense == "do") && len(o.mods) == 0:
 		return []deed{{all: true, rest: true}}
-	case class == "any" && v.sense == "do" && len(o.mods) == 0 && !o.rest:
+	case class == "any" && (v.sense == "do" || v.sense == "") && len(o.mods)+len(o.names) == 0 && !o.rest:
 		return []deed{{}}
+	}
+	if ds, ok := g.special(v, o, class); ok {
+		return ds
 	}
 	kinds, ok := g.kinds(v, o, class)
 	if !ok {
@@ -219,6 +259,69 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	}
 	g.patterns(&d, o, class)
 	return []deed{d}
+}
+
+// special returns what a few pairs of verb and noun mean, which no row of the
+// table can say.
+func (g *grounder) special(v verbUse, o *object, class string) ([]deed, bool) {
+	switch tools := githubTools(v.sense, class); {
+	case tools != nil:
+		return []deed{{tools: tools}}, true
+	case v.sense == "delete" && (class == "branch" || class == "tag") && len(o.quals) == 0 && len(o.names) == 0:
+		return []deed{{tools: []string{"git.git_" + class}, kinds: []act.Kind{act.GitRewrite}}}, true
+	case v.sense == "create" && class == "tag":
+		return g.operation(verbUse{at: v.at, sense: "tag", op: "tag"}, o), true
+	case class == "memory" || class == "-" && contains(" remember forget recall ", v.sense):
+		return g.memory(v, o, class)
+	}
+	return nil, false
+}
+
+// memoryGroups are the groups of the calls by which the tools of the server
+// called memory do what a verb says.
+var memoryGroups = map[string][]act.Group{
+	"recall": {act.Observe}, "read": {act.Observe}, "search": {act.Observe}, "list": {act.Observe},
+	"remember": {act.Mutate}, "write": {act.Mutate}, "edit": {act.Mutate}, "create": {act.Mutate}, "add": {act.Mutate},
+	"forget": {act.Irreversible}, "delete": {act.Irreversible},
+	"use": {act.Observe, act.Mutate, act.Irreversible}, "access": {act.Observe, act.Mutate, act.Irreversible},
+}
+
+// memory returns what is done to memory: the effects, and the calls of the
+// server called memory.
+func (g *grounder) memory(v verbUse, o *object, class string) ([]deed, bool) {
+	kinds, ok := g.kinds(v, o, class)
+	if !ok || len(o.names) > 0 {
+		return nil, !ok
+	}
+	calls := deed{tools: []string{"memory.*"}, kinds: []act.Kind{act.Call}, groups: memoryGroups[v.sense]}
+	if v.sense == "use" || v.sense == "access" {
+		calls = deed{tools: []string{"memory.*"}}
+	}
+	return []deed{{kinds: kinds, rest: o.rest}, calls}, len(calls.groups) > 0 || calls.kinds == nil
+}
+
+// githubTools returns the tools of the server called github that do what a verb
+// says to pull requests and issues.
+func githubTools(verb, class string) []string {
+	names := map[string]string{
+		"create pull-request": "create_pull_request", "open pull-request": "create_pull_request",
+		"merge pull-request":   "merge_pull_request",
+		"edit pull-request":    "update_pull_request update_pull_request_branch",
+		"close pull-request":   "update_pull_request",
+		"review pull-request":  "pull_request_review_write add_comment_to_pending_review add_reply_to_pull_request_comment",
+		"comment pull-request": "add_issue_comment add_comment_to_pending_review add_reply_to_pull_request_comment",
+		"read pull-request":    "pull_request_read list_pull_requests search_pull_requests",
+		"list pull-request":    "list_pull_requests search_pull_requests",
+		"search pull-request":  "search_pull_requests",
+		"create issue":         "issue_write", "open issue": "issue_write", "edit issue": "issue_write sub_issue_write", "close issue": "issue_write",
+		"comment issue": "add_issue_comment", "read issue": "issue_read list_issues search_issues",
+		"list issue": "list_issues search_issues", "search issue": "search_issues",
+	}[verb+" "+class]
+	var tools []string
+	for name := range strings.FieldsSeq(names) {
+		tools = append(tools, "github."+name)
+	}
+	return tools
 }
 
 // kinds returns the kinds that v means on o.
@@ -235,18 +338,23 @@ func (g *grounder) kinds(v verbUse, o *object, class string) ([]act.Kind, bool) 
 	if g.wide {
 		kinds = s.wide
 	}
+	if v.sense == "force-push" && g.grant { // a forced push is a push too
+		kinds = []act.Kind{act.GitPush, act.GitForce}
+	}
 	for _, q := range o.quals {
 		switch {
 		case q == "new" && class != "commit" && class != "branch" && class != "tag" && class != "package":
 			kinds = common(kinds, []act.Kind{act.Create})
 		case q == "existing":
 			kinds = slices.DeleteFunc(slices.Clone(kinds), func(k act.Kind) bool { return k == act.Create })
-		case q == "published" && class == "history", q == "remote" && class == "branch" && v.sense == "delete":
+		case q == "published" && (class == "history" || class == "commit" || class == "branch"), q == "remote" && class == "branch" && v.sense == "delete":
 			kinds = []act.Kind{act.GitForce}
 		case q == "unpublished" && class == "history", q == "local" && class == "branch":
 			kinds = common(kinds, ofType(act.Repo))
 		case q == "local", q == "external", q == "remote" && (class == "site" || class == "page"):
 		case q == "network" && class == "request", q == "new":
+		case (q == "get" || q == "post") && class == "request":
+			kinds = []act.Kind{map[string]act.Kind{"get": act.Fetch, "post": act.Send}[q]}
 		default:
 			g.fail(o.at, "", "%q is not understood of this noun", q)
 			return nil, false
@@ -274,8 +382,8 @@ func (g *grounder) sayMore(v verbUse, o *object) string {
 func (g *grounder) cannot(v verbUse, o *object, class string) {
 	var nouns []string
 	for c := range senses()[v.sense] {
-		if c != "-" && c != "any" {
-			nouns = append(nouns, plural(c))
+		if c != "-" && c != "any" && c != "op" {
+			nouns = append(nouns, manyOf(c))
 		}
 	}
 	slices.Sort(nouns)
@@ -285,6 +393,19 @@ func (g *grounder) cannot(v verbUse, o *object, class string) {
 		return
 	}
 	g.fail(o.at, word+" "+strings.Join(nouns, ", "+word+" "), "%q cannot be done to %q", word, g.text(o.at, o.end))
+}
+
+// manyOf returns a class of nouns as it is written after a verb.
+func manyOf(class string) string {
+	switch class {
+	case "data", "code", "memory", "history", "network":
+		return class
+	case "git":
+		return "git operations"
+	case "person":
+		return "people"
+	}
+	return plural(class)
 }
 
 // implied returns the kinds of a noun without a verb.
@@ -330,7 +451,7 @@ func (g *grounder) grouped(o *object, class string) []deed {
 	git := class == "git" || o.gitOnly || slices.Contains(o.quals, "git")
 	d := deed{}
 	switch {
-	case class == "tool":
+	case class == "tool" && !g.wide:
 		d.kinds, d.groups = []act.Kind{act.Call}, []act.Group{o.group}
 		if servers := g.toolNames(o); len(servers) > 0 {
 			d.tools = servers
@@ -392,6 +513,9 @@ func (g *grounder) operation(v verbUse, o *object) []deed {
 		d.tools = []string{"git.git_" + strings.ReplaceAll(v.op, "-", "_")}
 		if g.wide {
 			d.kinds = nil
+		}
+		if v.hard {
+			d.when = []policy.Condition{{Fact: "arg:/mode", Op: "==", Value: "hard"}}
 		}
 	} else if s, ok := senses()[v.op]["-"]; ok && g.wide {
 		d.kinds = s.wide

@@ -52,6 +52,9 @@ pull       pull
 clone      clone
 remember   remember store memorize
 forget     forget
+review     review
+comment    comment
+close      close reopen
 recall     recall
 ask        ask
 do         do perform take
@@ -113,6 +116,8 @@ person     anyone anybody someone person people recipient contact everybody ever
 data       data information content
 code       code
 secret     secret password token api-key
+pull-request pull-request pr
+issue      issue ticket
 credential credential ssh-key private-key
 model      model
 memory     memory
@@ -152,6 +157,9 @@ const branchWords = " main master develop dev staging production prod trunk rele
 
 // registryWords are the package registries.
 const registryWords = " npm pypi cargo go debian "
+
+// fileWords are files that may be named without quotation marks.
+const fileWords = " makefile dockerfile jenkinsfile license readme changelog vagrantfile procfile gemfile rakefile justfile codeowners "
 
 // fillers say nothing that changes a rule; they are skipped before verbs and
 // after objects.
@@ -201,6 +209,12 @@ http request, request
 http requests, requests
 web request, request
 web requests, requests
+pull request, pull-request
+pull requests, pull-requests
+prs, pull-requests
+comment on, comment
+comments on, comment
+commenting on, comment
 network request, request
 network requests, requests
 api key, api-key
@@ -412,7 +426,7 @@ func (l *lexicon) collect() {
 	for w := range l.nouns {
 		seen[w] = true
 	}
-	for _, table := range []string{programWords, branchWords, registryWords, determiners, grammarWords} {
+	for _, table := range []string{branchWords, registryWords, determiners, grammarWords} {
 		for _, w := range strings.Fields(table) {
 			seen[w] = true
 		}

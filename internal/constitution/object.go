@@ -59,6 +59,7 @@ anything|everything|something|all else
 the? rest
 any|all others
 others
+anything|everything|all that|which|not? is|are? not? explicitly? mentioned|listed|named|covered|allowed|permitted above|here|below|elsewhere?
 `)
 
 var qualWords = map[string]string{
@@ -74,9 +75,16 @@ func (p *parser) object(verb string, nesting int) (object, bool) {
 	if nesting > maxNesting {
 		return o, p.wrong(p.i, "", "the sentence is too deeply nested: write several")
 	}
+	if p.pronoun(&o) {
+		return o, true
+	}
 	if !p.matchRestAlone(&o) {
 		o.rest = p.matchAny(rests(), nil)
 		p.skip(determiners)
+		if p.server(&o, verb) {
+			o.end = p.i
+			return o, true
+		}
 		p.qualifiers(&o)
 		p.names(&o, verb)
 		p.qualifiers(&o)
@@ -101,6 +109,54 @@ func (p *parser) object(verb string, nesting int) (object, bool) {
 	p.relative(&o)
 	o.end = p.i
 	return o, true
+}
+
+// pronoun reads "them" and "it": what the statement before was about.
+func (p *parser) pronoun(o *object) bool {
+	t, next := p.peek(), p.peekAt(1)
+	if t.group != 0 || !contains(" them it they these those ", t.low) || len(p.known.last) == 0 {
+		return false
+	}
+	if _, noun := words().nouns[next.low]; noun || p.isName(next, p.verb, "") || contains(" may can must is are has have ", next.low) {
+		return false
+	}
+	*o = p.known.last[len(p.known.last)-1].moved(p.i)
+	p.i++
+	return true
+}
+
+// moved returns o as if all of it stood at token i of another statement.
+func (o object) moved(i int) object {
+	o.at, o.end = i, i+1
+	mods := make([]mod, len(o.mods))
+	for j, m := range o.mods {
+		m.at, m.end = i, i+1
+		objects := make([]object, len(m.objects))
+		for k, inner := range m.objects {
+			objects[k] = inner.moved(i)
+		}
+		m.objects = objects
+		mods[j] = m
+	}
+	o.mods = mods
+	return o
+}
+
+// server reads "the memory server" and "github tools": all tools of a server.
+func (p *parser) server(o *object, verb string) bool {
+	t, next := p.peek(), p.peekAt(1)
+	n := 2
+	if next.is("mcp") {
+		next, n = p.peekAt(2), 3
+	}
+	ends := next.is("server") && (verb == "use" || verb == "call" || verb == "") || next.is("tools") && n == 2
+	_, adjective := qualWords[t.low]
+	if !ends || next.group != 0 || t.kind != word || adjective && t.group == 0 && t.low != "git" || t.group == 0 && contains(determiners+stopWords+" other mcp local remote ", t.low) {
+		return false
+	}
+	o.class, o.names = "tool", []name{{tok: t, text: t.low + ".*"}}
+	p.i += n
+	return true
 }
 
 func (p *parser) matchRestAlone(o *object) bool {
@@ -129,10 +185,21 @@ func (p *parser) qualifiers(o *object) {
 				o.either = append(o.either, name{tok: t, text: pat, named: true})
 			}
 			p.i++
+			p.jointBefore("file", "folder", "code")
 			continue
 		}
 		if contains(registryWords, t.low) && p.nounFollows("package") {
 			o.names = append(o.names, name{tok: t, text: t.low + ":*"})
+			p.i++
+			p.jointBefore("package")
+			continue
+		}
+		if (t.text == "GET" || t.text == "HEAD" || t.text == "POST" || t.text == "PUT") && words().nouns[p.peekAt(1).low] == "request" {
+			method := "post"
+			if t.text == "GET" || t.text == "HEAD" {
+				method = "get"
+			}
+			o.quals = append(o.quals, method)
 			p.i++
 			continue
 		}
@@ -159,13 +226,27 @@ func (p *parser) qualifiers(o *object) {
 	}
 }
 
+// jointBefore moves over a joint between two words that stand before one noun:
+// "npm and pypi packages".
+func (p *parser) jointBefore(classes ...string) {
+	start := p.i
+	t := p.peek()
+	if p.joint() && (contains(registryWords, p.peek().low) || words().languages[p.peek().low] != nil) && p.nounFollows(classes...) {
+		return
+	}
+	if t = p.peek(); t.low == "" {
+		p.miss(p.i)
+	}
+	p.i = start
+}
+
 // nounAhead reports whether a noun, or another adjective, follows the next word.
 func (p *parser) nounAhead() bool {
 	t := p.peekAt(1)
 	_, noun := words().nouns[t.low]
 	_, adjective := qualWords[t.low]
 	_, language := words().languages[t.low]
-	return noun || adjective || language || t.is(",") || t.is("and") || contains(registryWords, t.low) || t.is("access")
+	return noun || adjective || language || t.is(",") || t.is("and") || contains(registryWords, t.low)
 }
 
 func (p *parser) nounFollows(classes ...string) bool {
@@ -208,8 +289,11 @@ func (p *parser) names(o *object, verb string) {
 
 // skipTail refuses what follows the first word of a code span or quotation.
 func (p *parser) skipTail(group int) {
+	if t := p.peek(); group == 0 && t.kind == atom && strings.HasPrefix(t.text, "-") {
+		p.wrong(p.i, "name the program alone", "the arguments of programs are not looked at")
+	}
 	if group != 0 && p.peek().group == group {
-		p.wrong(p.i, "name the program alone, or a path or pattern without spaces", "%q is more than a name", p.peek().text)
+		p.wrong(p.i, "name the program alone, or a path or pattern without spaces", "%q is more than a name: the arguments of programs are not looked at", p.peek().text)
 	}
 }
 
@@ -231,12 +315,16 @@ func (p *parser) isName(t token, verb, class string) bool {
 		return true
 	}
 	switch {
-	case verb == "run" || class == "program" || verb == "use" && !known(t.low):
-		return contains(programWords, t.low)
+	case class == "package", class == "secret", class == "model", class == "memory":
+		return !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
+	case (verb == "install" || verb == "add") && contains(registryWords, t.low):
+		return true
 	case verb == "push" || verb == "force-push" || class == "branch":
 		return contains(branchWords, t.low) || class == "branch" && t.kind == word && !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
-	case class == "package":
-		return !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
+	case contains(fileWords, t.low) && (verb != "run" && verb != "push" || class == "file"):
+		return true
+	case verb == "run" || class == "program" || verb == "use" && !known(t.low):
+		return contains(programWords, t.low)
 	}
 	return false
 }
@@ -280,15 +368,8 @@ func (p *parser) noun(o *object, verb string) {
 	if p.peek().is(":") {
 		return
 	}
-	p.accept("named")
-	named := p.toks[p.i-1].low == "named"
-	start, before := p.i, len(o.names)
-	p.names(o, verb)
-	for j := before; j < len(o.names); j++ {
-		o.names[j].named = named && class != "branch" && class != "tag"
-	}
-	if named && p.i == start {
-		p.wrong(p.i, "", "a name should follow")
+	if !p.peek().is("named") {
+		p.names(o, verb)
 	}
 }
 
@@ -330,6 +411,12 @@ func (p *parser) relative(o *object) {
 		case p.accept("starting"):
 			p.namesAfter(o, func(s string) string { return s + "*" })
 		case p.ages(o), p.grouping(o):
+		case o.class == "any" && !o.rest && contains(" observe irreversible mutate ", qualWords[p.peek().low]):
+			o.group = act.Group(qualWords[p.peek().low])
+			p.i++
+		case o.class == "any" && !o.rest && p.peek().is("remote"):
+			o.group = act.RemoteGroup
+			p.i++
 		default:
 			p.i = start
 			return
@@ -485,6 +572,9 @@ func (p *parser) parenthesis(o *object) {
 		} else if p.isName(t, "", o.class) {
 			o.names = append(o.names, name{tok: t, text: t.text})
 			p.i++
+			if words().nouns[p.peek().low] == "file" {
+				p.i++
+			}
 		} else if !p.joint() {
 			break
 		}

@@ -12,7 +12,7 @@ const grammarWords = ` agent agents may can must shall should could never not wi
 until unless except because forbidden prohibited allowed permitted denied required requires needs require need only under beneath below inside
 within outside anywhere elsewhere into from destructive irreversible read-only read-write remote local published existing hidden untrusted-content
 workspace project home named ending starting between times hour day minute session week owner owners approve approved off-limits other else rest
-nobody reviewer at-least at-most old older newer days hours utc `
+nobody at-least at-most old older newer days hours utc `
 
 // A parser reads one sentence. It moves forward only over what it understands,
 // and remembers the furthest word that it did not.
@@ -20,9 +20,11 @@ type parser struct {
 	toks  []token
 	i     int
 	far   int    // index of the furthest token that was not understood
-	why   string // what is wrong there, if more is known than that it is not understood
+	bad   int    // index of the token that why is about
+	why   string // what is wrong, if more is known than that a word is not understood
 	hint  string // what to write instead
 	work  int    // steps taken; bounded, so that no sentence takes long
+	verb  string // the sense of the verb that is read
 	known *surroundings
 }
 
@@ -53,23 +55,26 @@ func (p *parser) peekAt(n int) token {
 
 // miss notes that the token at i is not understood.
 func (p *parser) miss(i int) bool {
-	if i > p.far {
-		p.far, p.why, p.hint = i, "", ""
-	}
+	p.far = max(p.far, i)
 	return false
 }
 
 // wrong notes that what stands at i is understood, but not possible, and why.
 func (p *parser) wrong(i int, hint, format string, args ...any) bool {
-	if i >= p.far || p.why == "" {
-		p.far, p.why, p.hint = max(i, p.far), fmt.Sprintf(format, args...), hint
+	if i >= p.bad {
+		p.bad, p.why, p.hint = i, fmt.Sprintf(format, args...), hint
 	}
+	p.far = max(p.far, i)
 	return false
 }
 
 // err returns what was noted, as an error.
 func (p *parser) err() error {
-	i := min(p.far, len(p.toks)-1)
+	i := p.far
+	if p.why != "" {
+		i = p.bad
+	}
+	i = min(i, len(p.toks)-1)
 	m := &miss{at: p.toks[i].at, word: p.toks[i].text, why: p.why, hint: p.hint}
 	if p.far >= len(p.toks) {
 		m.word = ""

@@ -84,6 +84,10 @@ func (p *parser) target(verb string, nesting int) (object, bool) {
 	p.skip(determiners)
 	t := p.peek()
 	if t.group == 0 && t.kind == word && (t.low == "main" || contains(branchWords, t.low)) && words().nouns[p.peekAt(1).low] == "branch" {
+		if strings.HasSuffix(p.peekAt(1).low, "s") || strings.HasSuffix(p.peekAt(1).low, "es") {
+			p.wrong(p.i, "branches named "+t.low+"/*", "%q names one branch: say which are meant", textOf(p.toks[p.i:p.i+2]))
+			return object{}, false
+		}
 		p.i += 2
 		return object{at: start, end: p.i, class: "branch", names: []name{{tok: t, text: t.text}}}, true
 	}
@@ -92,6 +96,9 @@ func (p *parser) target(verb string, nesting int) (object, bool) {
 			p.i += 2
 			return p.rest1(object{at: start, class: next, names: []name{{tok: t, text: t.text}}}), true
 		}
+	}
+	if t.kind == word && t.group == 0 && words().nouns[p.peekAt(1).low] == "folder" && !known(t.low) && qualWords[t.low] == "" && placeNouns[t.low] == "" && !contains(grammarWords, t.low) {
+		p.wrong(p.i, "in ./"+t.text, "%q is a place only when it is written as a path", textOf(p.toks[p.i:p.i+2]))
 	}
 	if words().nouns[t.low] == "repo" && t.group == 0 && !p.isName(p.peekAt(1), verb, "repo") {
 		p.i++

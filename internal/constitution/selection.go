@@ -1,6 +1,7 @@
 package constitution
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ func (s selection) open() bool { return len(s.pats) == 0 && len(s.nots) == 0 }
 // patterns gives d the patterns of o and of its places.
 func (g *grounder) patterns(d *deed, o *object, class string) {
 	kinds := d.kinds
-	if class == "credential" || class == "secret" && len(o.names) > 0 && slices.ContainsFunc(kinds, func(k act.Kind) bool { return k.On() == act.Path }) {
+	if class == "credential" || class == "secret" && slices.ContainsFunc(kinds, func(k act.Kind) bool { return k.On() == act.Path }) {
 		g.credentials(d, o)
 		return
 	}
@@ -131,7 +132,10 @@ func (g *grounder) selectMain(o *object, t act.ResourceType, class string) (sele
 			return s, problem
 		}
 		if s, problem = both(s, by); problem != "" {
-			return s, g.text(o.at, o.end) + ": " + problem
+			if m.prep == "to" || m.prep == "into" {
+				problem = "what is moved or copied is judged at both ends: write \"in … and …\""
+			}
+			return s, fmt.Sprintf("%q: %s", g.text(o.at, o.end), problem)
 		}
 	}
 	return s, ""
@@ -146,12 +150,23 @@ func (g *grounder) selectNames(o *object, t act.ResourceType, class string) (sel
 		}
 		s.pats = append(s.pats, policy.Pattern{Type: t, Beneath: o.root})
 	}
-	for _, n := range o.names {
+	for i, n := range o.names {
+		if registry, ok := strings.CutSuffix(o.names[0].text, ":*"); ok && t == act.Package && len(o.names) > 1 && !strings.HasSuffix(o.names[1].text, ":*") { // "npm packages left-pad and lodash"
+			if i == 0 {
+				continue
+			}
+			if !strings.Contains(n.text, ":") {
+				n.text = registry + ":" + n.text
+			}
+		}
 		pat, problem := g.namePattern(n, t, class)
 		if problem != "" {
 			return s, "\"" + n.text + "\" " + problem
 		}
 		s.pats = append(s.pats, pat)
+	}
+	if t == act.Remote && o.class == "tag" && len(o.names) == 0 {
+		s.pats = append(s.pats, policy.Pattern{Type: t, Ref: "refs/tags/*"})
 	}
 	if len(o.either) > 0 && t == act.Path {
 		var e selection
@@ -225,8 +240,8 @@ func packagePattern(n name) (policy.Pattern, string) {
 		pat.Package = s
 	case ok:
 		return pat, "is not a package: write npm:name"
-	case contains(registryWords, s):
-		pat.Package = s + ":*"
+	case contains(registryWords, strings.ToLower(s)):
+		pat.Package = strings.ToLower(s) + ":*"
 	case strings.LastIndexByte(s, '@') > 0:
 		return pat, "names a version: versions cannot be told apart here"
 	case strings.HasPrefix(s, "@"):
@@ -249,7 +264,7 @@ func typeNoun(t act.ResourceType) string {
 // what they narrow.
 var placeClasses = map[act.ResourceType]string{
 	act.Path: " file folder any ", act.Repo: " folder any repo git history ", act.Command: " folder any ",
-	act.Host: " site page network any remote ", act.URL: " site page network any remote ", act.Recipient: " person site any ",
+	act.Host: " site page network any remote person ", act.URL: " site page network any remote person ", act.Recipient: " person site any ",
 	act.Remote: " branch tag remote repo site any ", act.Package: " any ", act.Memory: " memory ", act.Person: " person ",
 }
 
@@ -259,9 +274,6 @@ func (g *grounder) selectMod(m mod, t act.ResourceType) (selection, string) {
 	text := g.text(m.at, m.end)
 	var s selection
 	if len(m.objects) == 0 { // "anywhere", "elsewhere"
-		if t != act.Path && t != act.Repo {
-			return s, "\"" + text + "\" says nothing about " + typeNoun(t)
-		}
 		return s, ""
 	}
 	all := false

@@ -16,7 +16,7 @@ import (
 //
 // R, W, P, G, M and N are abbreviations; see [senseSets].
 const senseRows = `
-read       file=R folder=R code=R any=R,git-read git=git-read history=git-read repo=git-read commit=git-read branch=git-read tag=git-read page=fetch credential=R secret=|use-secret memory=recall
+read       file=R folder=R code=R any=R,git-read git=git-read history=git-read repo=git-read commit=git-read branch=git-read tag=git-read page=fetch credential=R secret=|use-secret,R memory=recall
 list       file=list,stat folder=list,stat any=list,stat git=git-read history=git-read commit=git-read branch=git-read tag=git-read remote=git-read memory=recall
 search     file=R folder=R code=R any=R,git-read history=git-read commit=git-read memory=recall
 browse     file=R folder=R page=fetch site=fetch network=fetch
@@ -32,11 +32,11 @@ copy       file=R,create,overwrite folder=R,create,overwrite any=R,create,overwr
 run        program=execute any=execute code=execute
 use        program=execute tool=call secret=use-secret model=infer memory=recall,remember network=N|N,G,install,message page=fetch site=N request=fetch,send
 call       tool=call model=infer
-fetch      page=fetch site=fetch file=fetch data=fetch documentation=fetch any=fetch package=install
-send       -=send request=send any=send,message data=send,message code=send,message file=send,message email=message secret=send,message credential=send,message
+fetch      page=fetch site=fetch file=fetch data=fetch any=fetch package=install
+send       -=send request=send any=send,message data=send,message code=send,message file=send,message email=message
 email      -=message person=message any=message
 contact    site=N|N,G page=N|N,G network=N|N,G,install,message any=N|N,G,install,message person=message remote=G
-access     file=|P folder=|P code=|P any=|P,M credential=|P secret=|use-secret page=N|N,G site=N|N,G network=N|N,G,install,message tool=call memory=recall,remember repo=|M
+access     file=|P folder=|P code=|P any=|P,M credential=|P secret=|use-secret,P page=N|N,G site=N|N,G network=N|N,G,install,message tool=call memory=recall,remember repo=|M
 install    package=install any=install program=install
 add        package=install file=create folder=create branch=git-branch tag=git-branch memory=remember
 commit     -=git-commit change=git-commit file=git-commit any=git-commit code=git-commit
@@ -52,12 +52,12 @@ push       -=git-push|git-push,git-force change=git-push|git-push,git-force comm
 force-push -=git-force change=git-force commit=git-force branch=git-force any=git-force code=git-force tag=git-force
 pull       -=git-fetch change=git-fetch branch=git-fetch commit=git-fetch any=git-fetch code=git-fetch
 clone      -=git-fetch repo=git-fetch any=git-fetch
-remember   -=remember memory=remember any=remember data=remember
+remember   -=remember memory=remember any=remember data=remember op=remember
 forget     -=remember memory=remember any=remember
 recall     -=recall memory=recall any=recall
 ask        person=ask question=ask
 resolve    site=resolve
-do         any=P,M
+do         any=P,M folder=P,M file=P
 `
 
 // senseSets are the abbreviations of [senseRows].
@@ -132,7 +132,7 @@ var gitOps = map[string]struct {
 	"stash": {kinds: []act.Kind{act.GitCommit}}, "init": {kinds: []act.Kind{act.GitBranch}},
 	"checkout": {kinds: []act.Kind{act.GitBranch}}, "tag": {kinds: []act.Kind{act.GitBranch}},
 	"worktree": {kinds: []act.Kind{act.GitBranch}},
-	"rebase": {kinds: []act.Kind{act.GitRewrite}}, "reset": {kinds: []act.Kind{act.GitRewrite}},
+	"rebase":   {kinds: []act.Kind{act.GitRewrite}}, "reset": {kinds: []act.Kind{act.GitRewrite}},
 	"clean":  {kinds: []act.Kind{act.Delete}},
 	"commit": {kinds: []act.Kind{act.GitCommit}, whole: true},
 	"branch": {kinds: []act.Kind{act.GitBranch}, whole: true},

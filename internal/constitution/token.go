@@ -81,7 +81,9 @@ func (s *scanner) run(end int) {
 	}
 }
 
-func (s *scanner) has(prefix string) bool { return strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+4)]), prefix) }
+func (s *scanner) has(prefix string) bool {
+	return strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+4)]), prefix)
+}
 
 func (s *scanner) pos() int { return s.at[min(s.i, len(s.at)-1)] }
 

@@ -296,7 +296,7 @@ func (c *compiler) more(toks []token, above policy.Modality, before *statement) 
 	}
 	rest, m := c.statements(toks[i:], "")
 	c.known = outer
-	if m == nil && len(rest[0].who) == 0 && !startsWithSubject(rest[0].toks) {
+	if m == nil && rest[0].modal && len(rest[0].who) == 0 && !startsWithSubject(rest[0].toks) {
 		rest[0].who = before.who
 	}
 	return rest, m
@@ -412,10 +412,11 @@ const adviceLeads = ` try prefer be keep consider remember explain think make en
 write use run work stay focus start begin note when always should must this the it you we please summarize report describe name choose read add
 update avoid `
 
-// restrictions are words that make a sentence a rule: such a sentence is never
+// restrictions are words, beside the names of places, that make a sentence a rule: such a sentence is never
 // taken for advice by itself.
 const restrictions = ` not never no nor none nothing nobody only except unless without until forbidden prohibited allowed permitted denied may can
 cannot approval permission consent ask asking outside limit at-most more-than restrict restricted block blocked deny refuse avoid off-limits need needs require requires
+out away inside within off under beneath in-the-workspace private confidential sensitive network internet
 allow permit confirm confirmation secret secrets credentials `
 
 var softLeads = table(`
@@ -430,6 +431,13 @@ you|the_agent|it|this|the_workspace|the_project|we are|is|works|work|belongs|con
 the? agent|agents|assistant|you|it? must|should|will|always
 `)
 
+// descriptions say what something is, which is neither rule nor advice.
+var descriptions = table(`
+you|the_agent|it|this|the_workspace|the_project|we are|is a|an
+the_workspace|the_project|the_repository|this_repository contains|holds|uses
+the? agent|it|you works|work in|on|with
+`)
+
 // advice takes a sentence as advice, if it is that.
 func (c *compiler) advice(u unit, toks []token, above policy.Modality) bool {
 	said := above == policy.Advice || c.headerOf(u.heading) == policy.Advice
@@ -441,7 +449,8 @@ func (c *compiler) advice(u unit, toks []token, above policy.Modality) bool {
 		p.skip(" please and but note : ")
 		soft := p.peek().is("avoid") && possible(toks)
 		document := p.match(parsePhrase("this document|constitution|file|policy|page|section|list"), nil)
-		if !soft && !document && (restricted(toks) || !p.matchAny(softLeads(), nil)) {
+		describes := p.matchAny(descriptions(), nil)
+		if !soft && !document && !describes && (restricted(toks) || !p.matchAny(softLeads(), nil) && !c.imperative(toks)) {
 			return false
 		}
 	}
@@ -452,13 +461,31 @@ func (c *compiler) advice(u unit, toks []token, above policy.Modality) bool {
 	return true
 }
 
+// imperative reports whether a sentence tells the agent to do something that is
+// not an effect: "use tabs for indentation". One that names an effect needs a
+// modal word.
+func (c *compiler) imperative(toks []token) bool {
+	p := &parser{toks: toks, known: c.known}
+	p.skip(" please and but also ")
+	t := p.peek()
+	e, verb := words().verbs[t.low]
+	if t.group != 0 || !(verb && e.form == plain || contains(adviceLeads, t.low)) {
+		return false
+	}
+	_, whole := p.statement(policy.May)
+	return !whole
+}
+
 // possible reports whether a sentence ends in "where possible".
 func possible(toks []token) bool {
 	return slices.ContainsFunc(toks, func(t token) bool { return t.is("possible") || t.is("practical") || t.is("feasible") })
 }
 
 func restricted(toks []token) bool {
-	return slices.ContainsFunc(toks, func(t token) bool { return t.group == 0 && contains(restrictions, t.low) })
+	return slices.ContainsFunc(toks, func(t token) bool {
+		return t.group == 0 && contains(restrictions, t.low) || placeNouns[t.low] != "" || t.kind == list ||
+			t.kind == atom && (looksPath(t.text) || looksHost(t.text) || toolName(t.text))
+	})
 }
 
 // definition reads "@name: docs.python.org and pkg.go.dev" as the members of a
