@@ -281,17 +281,12 @@ func integer(s string) (n int64, whole bool, err error) {
 }
 
 // splice returns the bytes to dispatch: those given, with every target whose
-// real value differs changed.
+// real value differs changed. A remote that git would have chosen is named, even
+// to a tool that takes no URL.
 func (r *resolver) splice() ([]byte, error) {
 	for _, t := range r.order {
-		if !t.arg.Real {
-			continue
-		}
-		value, ok := t.subject.real()
-		if p, isPath := t.subject.(pathSubject); isPath && t.atLink && p.link != "" {
-			value = p.link
-		}
 		l := &r.args.leaves[t.leaves[0]]
+		value, ok := t.dispatch(l.text)
 		if !ok {
 			continue
 		}
@@ -300,6 +295,24 @@ func (r *resolver) splice() ([]byte, error) {
 		}
 	}
 	return r.args.dispatch()
+}
+
+// dispatch returns the value to dispatch for t in place of given, if another.
+func (t *target) dispatch(given string) (value string, ok bool) {
+	switch s := t.subject.(type) {
+	case pathSubject:
+		if t.arg.Real && t.atLink && s.link != "" {
+			return s.link, true
+		}
+	case *remoteSubject:
+		if !t.arg.Real && given == defaultRemote {
+			return s.name, s.name != ""
+		}
+	}
+	if !t.arg.Real {
+		return "", false
+	}
+	return t.subject.real()
 }
 
 // replace makes value the text of l, in the facts and in what is dispatched.

@@ -47,13 +47,19 @@ func (p pathSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
 	return effects, nil
 }
 
+// factHardlinked is true of a Path that is changed and has another name, so that
+// the change shows somewhere else too; absent otherwise.
+const factHardlinked = "hardlinked"
+
 // resource returns p with its facts.
 func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
 	facts := map[string]any{act.FactExists: p.exists}
 	class := p.view.classOfPath(p.path, k, tree)
-	if class == "" && k.In(act.Mutate) && p.exists && p.info.Mode().IsRegular() && names(p.info) > 1 {
-		// The file has another name somewhere, which may be one of those that run later.
-		class = classLater
+	if k.In(act.Mutate) && p.exists && p.info.Mode().IsRegular() && names(p.info) > 1 {
+		facts[factHardlinked] = true
+		if class == "" {
+			class = classLater // its other name may be one of those
+		}
 	}
 	if class != "" {
 		facts[act.FactClass] = class
