@@ -39,6 +39,7 @@ type play struct {
 	own       map[string]*policy.Annotation
 	person    *person
 	never     bool
+	anySchema bool // servers accept whatever their annotation covers
 	gate      *gate.Gate
 	run       *gate.Run
 	clauses   []policy.Clause
@@ -82,6 +83,8 @@ func (p *play) prepare(s step) {
 		p.person.meanwhile = func() { p.do(rest, s.body) }
 	case "never":
 		p.never = true
+	case "open":
+		p.anySchema = true
 	case "list":
 		name, members, _ := strings.Cut(rest, " =")
 		p.lists[name] = policy.List{Members: strings.Fields(members)}
@@ -171,7 +174,7 @@ var captures = map[string]string{
 // tools is what a server lists: as captured from the real one, or, for one that
 // exists only here, its annotated tools with schemas that accept anything.
 func (p *play) tools(name string, a *policy.Annotation) []byte {
-	if data, err := os.ReadFile(filepath.Join("tools", captures[name]+".json")); err == nil {
+	if data, err := os.ReadFile(filepath.Join("tools", captures[name]+".json")); err == nil && !p.anySchema {
 		var captured struct {
 			Tools json.RawMessage `json:"tools"`
 		}
