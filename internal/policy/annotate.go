@@ -190,7 +190,7 @@ func (t *ToolAnnotation) checkImplied(e Implied) error {
 		}
 		return checkEffects([]act.Kind{e.Kind}, roleTypes[a.Role])
 	}
-	if err := checkEffects([]act.Kind{e.Kind}, []act.ResourceType{act.URL, act.Host}); err != nil {
+	if err := checkEffects([]act.Kind{e.Kind}, []act.ResourceType{act.URL, act.Host, act.Remote}); err != nil {
 		return err
 	}
 	if !strings.HasPrefix(e.On, "https://") && !strings.HasPrefix(e.On, "http://") {
