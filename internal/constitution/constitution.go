@@ -143,7 +143,10 @@ func Compile(src Source, opts Options) (*Compiled, error) {
 	c.lint(out)
 	out.Scenarios = scenarios(out)
 	out.Findings = c.sorted()
-	return out, c.errors()
+	if err := verify(out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *compiler) sorted() []Finding {

@@ -150,7 +150,9 @@ const programWords = ` ansible apt apt-get awk aws az bash bazel brew bun bundle
 diff docker docker-compose dotnet echo env eslint find gcc gcloud gem gh git go gofmt golangci-lint gradle grep head helm java javac jest
 jq kill kubectl less ls make mkfs mocha mv mvn mypy nc ncat netcat ninja node npm npx openssl pip pip3 pipx pkill pnpm podman poetry
 prettier psql pytest python python3 rake rg rm rsync ruby ruff rustc rustup scp sed sh sha256sum ssh sudo su systemctl tail tar
-terraform tox tsc uv vim vitest wc wget xargs yarn zip unzip zsh doas `
+terraform tox tsc uv vim vitest wc wget xargs yarn zip unzip zsh doas sort uniq cut tr tee mkdir rmdir touch date which printf stat file realpath dirname basename
+basename mktemp ln du df ps top env sleep true false go-task just nox poetry hatch composer php perl lua swift swiftc mix elixir zig dune stack cabal ghc
+dart flutter vite webpack rollup esbuild turbo nx lerna clang-format clang-tidy shellcheck hadolint black isort flake8 pylint pyright tsx ts-node nodemon `
 
 // branchWords are branches that may be named without the word branch.
 const branchWords = " main master develop dev staging production prod trunk release "
