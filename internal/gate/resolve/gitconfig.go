@@ -13,7 +13,7 @@ import (
 const (
 	maxConfig   = 1 << 20
 	maxPacked   = 16 << 20
-	maxSettings = 20_000
+	maxSettings = 5_000
 )
 
 // A gitSetting is one line of git configuration.
@@ -21,7 +21,8 @@ type gitSetting struct {
 	section string // lower case
 	sub     string // subsection, as written
 	key     string // lower case
-	value   string // "true" if there is no "="
+	value   string
+	bare    bool // there is no "=", which means true
 	line    int
 }
 
@@ -38,15 +39,11 @@ func (c gitConfig) get(section, sub, key string) (string, bool) {
 	return "", false
 }
 
-// list returns all values in order; an empty one takes back those before it.
+// list returns all values in order.
 func (c gitConfig) list(section, sub, key string) []string {
 	var all []string
 	for i := range c {
 		if s := &c[i]; s.key == key && s.section == section && s.sub == sub {
-			if s.value == "" {
-				all = nil
-				continue
-			}
 			all = append(all, s.value)
 		}
 	}
@@ -132,7 +129,6 @@ type configParser struct {
 	src          string
 	pos, line    int
 	section, sub string
-	open         bool // a section header has been read
 }
 
 func (p *configParser) done() bool { return p.pos >= len(p.src) }
@@ -170,14 +166,14 @@ func (p *configParser) next(c *gitConfig) bool {
 		return true
 	case ch == '[':
 		return p.header()
-	case !p.open || !keyChar(ch) || ch == '-' || '0' <= ch && ch <= '9':
+	case !keyChar(ch) || ch == '-' || '0' <= ch && ch <= '9':
 		return false
 	}
 	start := p.pos - 1
 	for !p.done() && keyChar(p.src[p.pos]) {
 		p.pos++
 	}
-	s := gitSetting{section: p.section, sub: p.sub, key: strings.ToLower(p.src[start:p.pos]), value: "true", line: p.line}
+	s := gitSetting{section: p.section, sub: p.sub, key: strings.ToLower(p.src[start:p.pos]), value: "true", bare: true, line: p.line}
 	ch = p.char()
 	for ch == ' ' || ch == '\t' {
 		ch = p.char()
@@ -187,6 +183,7 @@ func (p *configParser) next(c *gitConfig) bool {
 	case '\n':
 		p.line++
 	case '=':
+		s.bare = false
 		s.value, ok = p.value()
 	default:
 		ok = false
@@ -203,8 +200,7 @@ func (p *configParser) header() bool {
 		switch {
 		case ch == ']':
 			p.section, p.sub, _ = strings.Cut(name.String(), ".")
-			p.open = p.section != ""
-			return p.open
+			return p.section != ""
 		case ch == ' ' || ch == '\t':
 			return p.subsection(name.String())
 		case !keyChar(ch) && ch != '.':
@@ -235,7 +231,7 @@ func (p *configParser) subsection(section string) bool {
 		case '\n':
 			return false
 		case '"':
-			p.section, p.sub, p.open = first, sub.String(), true
+			p.section, p.sub = first, sub.String()
 			return p.char() == ']'
 		case '\\':
 			if ch = p.char(); ch == '\n' {

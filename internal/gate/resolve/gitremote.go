@@ -77,6 +77,9 @@ func (v View) findRemote(c gitConfig, repo repoSubject, text, dir string, push b
 	} else {
 		urls = []string{name}
 	}
+	if slices.Contains(urls, "") || slices.Contains(pushURLs, "") {
+		return nil, bad("", "is a remote with an empty URL, which versions of git read differently")
+	}
 	for _, key := range []string{"vcs", "uploadpack", "receivepack"} {
 		if _, ok := c.get("remote", name, key); ok {
 			return nil, bad("", "is a remote whose %s names a program", key)
@@ -189,19 +192,27 @@ func (c gitConfig) aliases(urls []string, key string) []string {
 	return out
 }
 
-// alias rewrites u by the longest prefix that matches.
+// alias rewrites u by the longest prefix that matches; of equally long ones by
+// that of the base that came first. An empty prefix matches everything.
 func (c gitConfig) alias(u, key string) string {
-	var base, longest string
+	var bases []string
 	for i := range c {
-		s := &c[i]
-		if s.section == "url" && s.key == key && len(s.value) > len(longest) && strings.HasPrefix(u, s.value) {
-			base, longest = s.sub, s.value
+		if s := &c[i]; s.section == "url" && s.key == key && !slices.Contains(bases, s.sub) {
+			bases = append(bases, s.sub)
 		}
 	}
-	if longest == "" {
+	base, longest := "", -1
+	for _, b := range bases {
+		for _, prefix := range c.list("url", b, key) {
+			if len(prefix) > longest && strings.HasPrefix(u, prefix) {
+				base, longest = b, len(prefix)
+			}
+		}
+	}
+	if longest < 0 {
 		return u
 	}
-	return base + u[len(longest):]
+	return base + u[longest:]
 }
 
 // remoteURL reads what git would contact.
@@ -209,6 +220,14 @@ func (v View) remoteURL(raw, dir string) (remoteURL, error) {
 	if err := checkRemoteText(raw); err != nil {
 		return remoteURL{}, err
 	}
+	u, err := v.contact(raw, dir)
+	if err != nil {
+		return u, err
+	}
+	return u, checkRemoteText(u.dispatch)
+}
+
+func (v View) contact(raw, dir string) (remoteURL, error) {
 	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
 		return v.schemeURL(strings.ToLower(scheme), rest)
 	}

@@ -35,7 +35,9 @@ type fixture struct {
 //
 // and a case one or more of
 //
-//	call ANNOTATION ARGUMENTS    named KIND TEXT    program NAME
+//	call ANNOTATION ARGUMENTS    (or the shipped SERVER.TOOL)
+//	named KIND TEXT
+//	program NAME
 //	  kind text [facts]          an effect that must come out, in order
 //	  dispatch ARGUMENTS         what is dispatched; without it, what was given
 //	  error TEXT                 part of the error
@@ -171,11 +173,8 @@ func (f *fixture) do(t *testing.T, verb, rest string) outcome {
 	var err error
 	switch name, arg, _ := strings.Cut(rest, " "); verb {
 	case "call":
-		ann, ok := f.anns[name]
-		if !ok {
-			t.Fatalf("no annotation %q", name)
-		}
-		c := Call{Tool: "s." + name, Args: []byte(arg), Annotation: ann, Dir: f.view.Workspace}
+		ann, tool := f.annotation(t, name)
+		c := Call{Tool: tool, Args: []byte(arg), Annotation: ann, Dir: f.view.Workspace}
 		var r Resolution
 		if r, err = f.view.Call(c); err == nil {
 			for _, e := range r.Effects {
@@ -203,6 +202,27 @@ func (f *fixture) do(t *testing.T, verb, rest string) outcome {
 		o.rest = append(o.rest, "error "+f.short(err.Error()))
 	}
 	return o
+}
+
+// annotation returns the annotation of a case file, or for "server.tool" the
+// shipped one, and the name of the tool.
+func (f *fixture) annotation(t *testing.T, name string) (*policy.ToolAnnotation, string) {
+	t.Helper()
+	if ann, ok := f.anns[name]; ok {
+		return ann, "s." + name
+	}
+	server, tool, _ := strings.Cut(name, ".")
+	all, err := policy.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := all[server]; ok {
+		if ta, ok := a.Tools[tool]; ok {
+			return &ta, name
+		}
+	}
+	t.Fatalf("no annotation %q", name)
+	return nil, ""
 }
 
 // sameAgain resolves twice, and what was dispatched once more: an approval is
