@@ -127,7 +127,7 @@ func (s *server) mcp() (*mcp.Server, error) {
 		"list_allowed_directories":  tool(s.listAllowed),
 		"delete_file":               tool(s.deleteFile),
 	}
-	var tools []*mcp.Tool
+	var tools []definition
 	if err := json.Unmarshal(definitions, &tools); err != nil {
 		return nil, fmt.Errorf("reading tool list: %w", err)
 	}
@@ -139,12 +139,31 @@ func (s *server) mcp() (*mcp.Server, error) {
 			return nil, fmt.Errorf("reading tool list: nothing handles %s", t.Name)
 		}
 		delete(handlers, t.Name)
-		srv.AddTool(t, h)
+		srv.AddTool(t.tool(), h)
 	}
 	for name := range handlers {
 		return nil, fmt.Errorf("reading tool list: %s is not in it", name)
 	}
 	return srv, nil
+}
+
+// A definition is one tool of the list. Schemas stay as they are written: decoding
+// them would take most of the time that a start takes.
+type definition struct {
+	Name         string               `json:"name"`
+	Title        string               `json:"title"`
+	Description  string               `json:"description"`
+	InputSchema  json.RawMessage      `json:"inputSchema"`
+	OutputSchema json.RawMessage      `json:"outputSchema"`
+	Annotations  *mcp.ToolAnnotations `json:"annotations"`
+}
+
+func (d definition) tool() *mcp.Tool {
+	t := &mcp.Tool{Name: d.Name, Title: d.Title, Description: d.Description, InputSchema: d.InputSchema, Annotations: d.Annotations}
+	if d.OutputSchema != nil {
+		t.OutputSchema = d.OutputSchema
+	}
+	return t
 }
 
 // tool makes a handler of run: it decodes the arguments strictly, bounds the time,
