@@ -3,14 +3,19 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/unboxed"
 	"ringfence/internal/server/fetch"
 	"ringfence/internal/server/filesystem"
 	"ringfence/internal/server/git"
+	"ringfence/internal/sys/paths"
 )
 
 // newServer is "ringfence server", which the mediator runs and nobody types.
@@ -55,6 +60,52 @@ type noClose struct{ io.Writer }
 
 func (noClose) Close() error { return nil }
 
+// serveGit runs git from the path in boxes of the tier that the engine has for
+// now: none. What git may see and do is in the box's description all the same.
 func serveGit(ctx context.Context, in io.ReadCloser, out io.WriteCloser, roots []string) error {
-	return git.Serve(ctx, in, out, git.Options{Roots: roots, Tier: unboxed.Tier{}})
+	program, err := findProgram("git")
+	if err != nil {
+		return err
+	}
+	return git.Serve(ctx, in, out, git.Options{Roots: roots, Run: boxed{unboxed.Tier{}}, Program: program, LocalRemotes: true})
+}
+
+// findProgram finds a program of the machine on the search path.
+func findProgram(name string) (string, error) {
+	for _, dir := range paths.SearchPath() {
+		full := filepath.Join(dir, name)
+		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return filepath.EvalSymlinks(full)
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: it is in none of the directories of $PATH", name)
+}
+
+// boxed is the git.Runner that runs each command in a box of a tier.
+type boxed struct{ tier sandbox.Tier }
+
+func (b boxed) Run(ctx context.Context, c git.Command) (git.Result, error) {
+	spec := sandbox.Spec{
+		Argv: c.Argv, Env: c.Env, Dir: c.Dir, ReadOnly: existing(c.Read), ReadWrite: existing(c.Write),
+		Profile: sandbox.ProfileServer, Limits: sandbox.Limits{Output: c.MaxOutput},
+	}
+	out, err := sandbox.Run(ctx, b.tier, spec, c.Stdin)
+	if err != nil {
+		return git.Result{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return git.Result{}, err
+	}
+	return git.Result{Stdout: out.Stdout, Stderr: out.Stderr, Code: out.Exit.Status(), Truncated: out.Dropped > 0}, nil
+}
+
+// existing leaves out the paths that are not there yet: a box cannot show them.
+func existing(paths []string) []string {
+	var there []string
+	for _, p := range paths {
+		if _, err := os.Lstat(p); err == nil {
+			there = append(there, p)
+		}
+	}
+	return there
 }
