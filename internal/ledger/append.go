@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -88,7 +89,9 @@ func canonical(entries []Entry, own bool) ([]Entry, error) {
 		if e.Type == TypeEnd && e.Session == SystemSession {
 			return nil, fmt.Errorf("session %q never ends", SystemSession)
 		}
-		if !strictjson.IsCanonical(e.Body) {
+		if strictjson.IsCanonical(e.Body) {
+			e.Body = bytes.Clone(e.Body) // the caller may be gone, and reuse it, before it is written
+		} else {
 			body, err := strictjson.Canonical(e.Body)
 			if err != nil {
 				return nil, fmt.Errorf("body of a %q entry: %w", e.Type, err)

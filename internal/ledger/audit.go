@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"ringfence/internal/sys/database"
 	"ringfence/internal/sys/keychain"
 )
 
@@ -49,6 +50,18 @@ func (a *audit) run(ctx context.Context, tx *sql.Tx) error {
 		c.rows.Close()
 	}
 	if errors.Is(err, ErrTampered) {
+		a.v.reject(err)
+		return nil
+	}
+	return err
+}
+
+// runOn is run in a transaction of its own.
+func (a *audit) runOn(ctx context.Context, db interface {
+	Read(context.Context, func(*sql.Tx) error) error
+}) error {
+	err := db.Read(ctx, func(tx *sql.Tx) error { return a.run(ctx, tx) })
+	if errors.Is(err, database.ErrDamaged) {
 		a.v.reject(err)
 		return nil
 	}

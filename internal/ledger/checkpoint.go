@@ -109,7 +109,9 @@ func openCheckpoint(signed []byte, key ed25519.PublicKey) (Checkpoint, error) {
 	if err != nil || len(n.Sigs) != 1 || len(n.UnverifiedSigs) != 0 {
 		return Checkpoint{}, errSignature
 	}
-	if c.text()+"\n— "+n.Sigs[0].Name+" "+n.Sigs[0].Base64+"\n" != string(signed) {
+	// note.Open lets the last bits of base64 be anything.
+	sig, err := base64.StdEncoding.Strict().DecodeString(n.Sigs[0].Base64)
+	if err != nil || c.text()+"\n— "+c.Origin+" "+base64.StdEncoding.EncodeToString(sig)+"\n" != string(signed) {
 		return Checkpoint{}, errors.New("not a checkpoint: it has another spelling")
 	}
 	return c, nil

@@ -152,6 +152,19 @@ func TestR13EveryBit(t *testing.T) {
 			t.Fatalf("bit %d of byte %d flipped, no key trusted: %+v", i%8, i/8, v)
 		}
 	}
+	// The last digit of base64 has bits that mean nothing.
+	for i := range len(good) - 1 {
+		if good[i+1] != '=' {
+			continue
+		}
+		for c := range 256 {
+			bad := bytes.Clone(good)
+			bad[i] = byte(c)
+			if v := verifyBytes(t, bad, testPublic...); v.Status != Invalid && byte(c) != good[i] {
+				t.Fatalf("byte %d changed to %q: %+v", i, byte(c), v)
+			}
+		}
+	}
 	for n := range good {
 		if v := verifyBytes(t, good[:n], testPublic...); v.Status != Invalid {
 			t.Fatalf("cut to %d bytes: %+v", n, v)
@@ -278,10 +291,14 @@ func TestVectors(t *testing.T) {
 	vectors := map[string][]byte{"small.export": smallExport(t), "key.pub": []byte(keychain.PublicText(testPublic[0]) + "\n")}
 	l := mustOpen(t, t.TempDir(), testOptions())
 	for i := range 300 {
-		mustAppend(t, l, Entry{"long", "note", fmt.Appendf(nil, `{"é":%d.5,"\u20ac":"\u0007","n":%de-3}`, i, i)})
+		session := "long"
+		if i%20 != 0 {
+			session = "other"
+		}
+		mustAppend(t, l, Entry{session, "note", fmt.Appendf(nil, `{"é":%d.5,"\u20ac":"\u0007","n":%de-3}`, i, i)})
 	}
 	vectors["running.export"] = exportOf(t, l, "long")
-	record := all(t, l, Query{Session: "long", FromIndex: 200, Limit: 1})[0]
+	record := all(t, l, Query{FromIndex: 200, Limit: 1})[0]
 	proof, err := l.Prove(t.Context(), 200)
 	if err != nil {
 		t.Fatal(err)
@@ -300,6 +317,19 @@ func TestVectors(t *testing.T) {
 	}
 	if v := VerifyProof(proof, record.Raw, testPublic); v.Status != Valid || v.Size != 301 {
 		t.Errorf("proof: %+v", v)
+	}
+	if v := VerifyProof(proof, record.Raw, nil); v.Status != Incomplete {
+		t.Errorf("proof without a trusted key: %+v", v)
+	}
+	for i := range len(proof) * 8 {
+		bad := bytes.Clone(proof)
+		bad[i/8] ^= 1 << (i % 8)
+		if v := VerifyProof(bad, record.Raw, testPublic); v.Status == Valid {
+			t.Fatalf("bit %d of byte %d of a proof flipped: valid", i%8, i/8)
+		}
+	}
+	if v := VerifyProof(proof, append(record.Raw, ' '), testPublic); v.Status != Invalid || v.Index != 200 {
+		t.Errorf("proof of another leaf: %+v", v)
 	}
 }
 

@@ -121,6 +121,9 @@ type store interface {
 // came after them, and records that it was opened.
 func Open(ctx context.Context, dir string, o Options) (*Ledger, error) {
 	l, err := open(ctx, dir, o)
+	if errors.Is(err, database.ErrDamaged) {
+		err = fmt.Errorf("%w: %w", ErrTampered, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening ledger %s: %w", dir, err)
 	}

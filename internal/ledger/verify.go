@@ -3,9 +3,9 @@ package ledger
 import (
 	"context"
 	"crypto/ed25519"
-	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"ringfence/internal/sys/database"
@@ -87,8 +87,10 @@ func (l *Ledger) Verify(ctx context.Context) (Verification, error) {
 	if head != nil && head.Size > c.Size { // made meanwhile
 		a.upTo = head.Size
 	}
-	err = l.db.Read(ctx, func(tx *sql.Tx) error { return a.run(ctx, tx) })
-	return a.v, err
+	if err := a.runOn(ctx, l.db); err != nil {
+		return Verification{}, fmt.Errorf("verifying ledger: %w", err)
+	}
+	return a.v, nil
 }
 
 // VerifyDir verifies the ledger in dir without opening it for appending, and
@@ -105,11 +107,17 @@ func VerifyDir(ctx context.Context, dir string, trusted []ed25519.PublicKey) (Ve
 	o := schema
 	o.ReadOnly = true
 	db, err := database.OpenSQLite(ctx, filepath.Join(dir, databaseFile), o)
-	if err != nil {
-		return a.v, fmt.Errorf("verifying ledger: %w", err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && a.head != nil:
+		a.v.reject(fmt.Errorf("%w: %s is gone, and covered %d entries", ErrRolledBack, databaseFile, a.head.Size))
+		return a.v, nil
+	case errors.Is(err, database.ErrDamaged):
+		a.v.reject(err)
+		return a.v, nil
+	case err != nil:
+		return Verification{}, fmt.Errorf("verifying ledger: %w", err)
 	}
-	err = db.Read(ctx, func(tx *sql.Tx) error { return a.run(ctx, tx) })
-	if err = errors.Join(err, db.Close()); err != nil {
+	if err = errors.Join(a.runOn(ctx, db), db.Close()); err != nil {
 		return Verification{}, fmt.Errorf("verifying ledger: %w", err)
 	}
 	return a.v, nil

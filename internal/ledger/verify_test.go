@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/ed25519"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,6 +84,40 @@ func TestVerifyValid(t *testing.T) {
 	mustAppend(t, l, Entry{"s1", "x", []byte("{}")})
 	if v, err := l.Verify(t.Context()); err != nil || v.Status != Valid || v.Entries < 705 {
 		t.Errorf("while open: %+v, %v", v, err)
+	}
+}
+
+// TestDamagedFile overwrites pages of the database.
+func TestDamagedFile(t *testing.T) {
+	good := sampleDir(t, 700)
+	size, err := os.Stat(filepath.Join(good, databaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := int64(0); at < size.Size(); at += 4096 * 7 {
+		dir := copyDir(t, good)
+		f, err := os.OpenFile(filepath.Join(dir, databaseFile), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt([]byte(strings.Repeat("damage! ", 512)), at)
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if v := verifyDir(t, dir); v.Status != Invalid || v.Reason == "" {
+			t.Errorf("page at %d overwritten: %+v", at, v)
+		}
+		if l, err := Open(t.Context(), dir, testOptions()); err == nil {
+			l.Close(t.Context()) // it looks at what it needs to go on
+		} else if !errors.Is(err, ErrTampered) {
+			t.Errorf("page at %d overwritten: %v, want ErrTampered", at, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(good, databaseFile)); err != nil {
+		t.Fatal(err)
+	}
+	if v := verifyDir(t, good); v.Status != Invalid {
+		t.Errorf("database gone: %+v", v)
 	}
 }
 

@@ -41,6 +41,9 @@ var ErrForeign = errors.New("not a database of this version")
 // gone, or a flush failed. Whatever was being written must be taken as lost.
 var ErrUnwritable = errors.New("database cannot be written")
 
+// ErrDamaged marks a file that SQLite cannot make sense of.
+var ErrDamaged = errors.New("database is damaged")
+
 const (
 	walLimit    = 4 << 20               // bytes of log at which it is moved into the file, beside the writers
 	walHigh     = 4 * walLimit          // bytes at which a writer does that itself
@@ -83,7 +86,7 @@ type DB struct {
 func OpenSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	db, err := open(ctx, path, o)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, fmt.Errorf("opening %s: %w", path, classify(err))
 	}
 	return db, nil
 }
@@ -272,7 +275,8 @@ func (d *DB) Sync() error {
 }
 
 // Read runs f in a transaction that sees one state of the database, however
-// long it takes. Long reads keep the log from being emptied.
+// long it takes. Long reads keep the log from being emptied. The error is that
+// of f, with [ErrDamaged] where that is why.
 func (d *DB) Read(ctx context.Context, f func(*sql.Tx) error) error {
 	tx, err := d.read.BeginTx(ctx, nil)
 	if err != nil {
@@ -281,6 +285,16 @@ func (d *DB) Read(ctx context.Context, f func(*sql.Tx) error) error {
 	err = f(tx)
 	if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
 		err = errors.Join(err, e)
+	}
+	return classify(err)
+}
+
+// classify adds ErrDamaged to errors that mean it: SQLITE_CORRUPT and
+// SQLITE_NOTADB.
+func classify(err error) error {
+	var e *sqlite.Error
+	if errors.As(err, &e) && (e.Code()&0xff == 11 || e.Code()&0xff == 26) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return err
 }

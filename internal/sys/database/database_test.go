@@ -98,6 +98,9 @@ func TestRefusesOddFiles(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	if _, err := OpenSQLite(t.Context(), garbage, schema); !errors.Is(err, ErrDamaged) {
+		t.Errorf("garbage: %v, want ErrDamaged", err)
+	}
 	missing := filepath.Join(dir, "missing")
 	if _, err := OpenSQLite(t.Context(), missing, Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file to read: %v", err)
