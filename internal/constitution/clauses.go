@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"ringfence/internal/act"
 	"ringfence/internal/policy"
@@ -25,8 +26,7 @@ func (c *compiler) clausesOf(s *statement) ([]draft, *miss) {
 	if m != nil {
 		return nil, m
 	}
-	wide := modality == policy.MustNever || modality == policy.MustAsk || modality == policy.MayWithApproval && !c.opts.Granting
-	g := &grounder{toks: s.toks, wide: wide, grant: modality == policy.May, last: s.last}
+	g := &grounder{toks: s.toks, wide: c.restricts(modality), grant: modality == policy.May, last: s.last}
 	var all []deed
 	at := s.toks[0].at
 	for i := range s.actions {
@@ -277,7 +277,41 @@ func (c *compiler) complete() {
 			out = append(out, c.anyOther(d, c.drafts[:i])...)
 		}
 	}
+	for i := range out {
+		d := &out[i]
+		if c.restricts(d.Modality) {
+			d.Except = append(d.Except, lookups(&d.Clause)...)
+		}
+	}
 	c.drafts = out
+}
+
+// restricts reports whether clauses of a modality hold something back.
+func (c *compiler) restricts(m policy.Modality) bool {
+	return m == policy.MustNever || m == policy.MustAsk || m == policy.MayWithApproval && !c.opts.Granting
+}
+
+// lookups returns the exception that a restriction needs which leaves a port of
+// a host free: a name is looked up for every port at once.
+func lookups(cl *policy.Clause) []policy.Exception {
+	var hosts []policy.Pattern
+	note := func(on []policy.Pattern, free bool) {
+		for _, p := range on {
+			if host, port := cutPort(p.Site); p.Type == act.Host && p.Not != free && port != "" {
+				hosts = union(hosts, []policy.Pattern{{Type: act.Host, Site: host}})
+			}
+		}
+	}
+	note(cl.On, false)
+	for _, e := range cl.Except {
+		if len(e.Kinds) == 0 || slices.Contains(e.Kinds, act.Connect) {
+			note(e.On, true)
+		}
+	}
+	if len(hosts) == 0 || len(cl.Kinds) > 0 && !slices.Contains(cl.Kinds, act.Resolve) {
+		return nil
+	}
+	return []policy.Exception{{Kinds: []act.Kind{act.Resolve}, On: hosts}}
 }
 
 func (c *compiler) everythingElse(d *draft) {
@@ -332,6 +366,9 @@ func (c *compiler) anyOther(d *draft, earlier []draft) []draft {
 			x.Kinds = shared
 		}
 		d.Except = append(d.Except, x)
+		if hosts := hostsOf(on); len(hosts) > 0 && slices.Contains(kinds, act.Connect) && !slices.Contains(shared, act.Connect) {
+			d.Except = append(d.Except, policy.Exception{Kinds: []act.Kind{act.Resolve, act.Connect}, On: hosts})
+		}
 		d.Covers = union(d.Covers, []string{e.ID})
 		for _, left := range e.Except {
 			if back := ofTypes(left.On, types); len(back) > 0 && len(left.When) == 0 && len(d.On) == 0 {
@@ -350,6 +387,23 @@ func (c *compiler) anyOther(d *draft, earlier []draft) []draft {
 		extra[i].Covers = d.Covers
 	}
 	return append([]draft{*d}, extra...)
+}
+
+// hostsOf returns the hosts of patterns on URLs: what is fetched from them or sent
+// to them includes looking them up and connecting.
+func hostsOf(on []policy.Pattern) []policy.Pattern {
+	var hosts []policy.Pattern
+	for _, p := range on {
+		if p.Type != act.URL {
+			continue
+		}
+		site := p.Site
+		if p.Prefix != "" {
+			site, _, _ = strings.Cut(p.Prefix, "/")
+		}
+		hosts = union(hosts, []policy.Pattern{{Type: act.Host, Site: site, List: p.List, Not: p.Not}})
+	}
+	return hosts
 }
 
 func ofTypes(on []policy.Pattern, types []act.ResourceType) []policy.Pattern {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"ringfence/internal/act"
-	"ringfence/internal/act/strictjson"
 	"ringfence/internal/policy"
 )
 
@@ -19,6 +18,7 @@ type oracle struct {
 	clauses  []policy.Clause
 	lists    map[string]policy.List
 	granting bool
+	members  map[policy.Pattern][]policy.Pattern // what the lists stand for, by pattern
 }
 
 // A question is one effect and what is known when it is asked for.
@@ -41,10 +41,10 @@ func (o *oracle) verdict(q *question) act.Verdict {
 		c := &o.clauses[i]
 		may, ask, never := o.forms(c, alone)
 		approved := slices.Contains(q.approved, c.ID)
-		if never && o.matches(c, q, true) {
+		if never && o.restricts(c, q) {
 			return act.Deny
 		}
-		if ask && o.matches(c, q, true) && !approved {
+		if ask && !approved && o.restricts(c, q) {
 			asked = true
 		}
 		if may != "" && o.matches(c, q, false) {
@@ -59,6 +59,29 @@ func (o *oracle) verdict(q *question) act.Verdict {
 		return act.Escalate
 	}
 	return act.Allow
+}
+
+// restricts reports whether a restriction applies to q. A fetch or send includes
+// looking the host up and connecting to it.
+func (o *oracle) restricts(c *policy.Clause, q *question) bool {
+	if o.matches(c, q, true) {
+		return true
+	}
+	if k := q.effect.Kind; k != act.Fetch && k != act.Send {
+		return false
+	}
+	inner := *q
+	for _, k := range []act.Kind{act.Resolve, act.Connect} {
+		host := hostOf(q.effect.Resource)
+		if k == act.Resolve {
+			host, _ = cutPort(host)
+		}
+		inner.effect = act.Effect{Kind: k, Resource: act.Resource{Type: act.Host, Text: host}}
+		if o.matches(c, &inner, true) {
+			return true
+		}
+	}
+	return false
 }
 
 // forms is the table of modalities: what the clause permits (with approval or
@@ -76,7 +99,7 @@ func (o *oracle) forms(c *policy.Clause, alone bool) (may policy.Modality, ask, 
 		}
 		ask = true
 	case policy.MustAsk:
-		if alone && (o.granting || everything) {
+		if alone {
 			may = policy.MayWithApproval
 		}
 		ask = !everything
@@ -199,16 +222,18 @@ func nameMatches(p policy.Pattern, r act.Resource) bool {
 }
 
 func (o *oracle) listed(p policy.Pattern, r act.Resource, absent bool) bool {
-	l := o.lists[strings.TrimPrefix(p.List, "@")]
-	for _, m := range slices.Concat(l.Members, l.Added) {
-		if slices.Contains(l.Removed, m) {
-			continue
+	key := policy.Pattern{Type: p.Type, List: p.List}
+	members, ok := o.members[key]
+	if !ok {
+		l := o.lists[strings.TrimPrefix(p.List, "@")]
+		for _, m := range slices.Concat(l.Members, l.Added) {
+			if !slices.Contains(l.Removed, m) {
+				members = append(members, memberPattern(m, p.Type))
+			}
 		}
-		if o.pattern(memberPattern(m, p.Type), r, absent) {
-			return true
-		}
+		o.members[key] = members
 	}
-	return false
+	return slices.ContainsFunc(members, func(m policy.Pattern) bool { return o.pattern(m, r, absent) })
 }
 
 // memberPattern is the pattern that a member of a list stands for.
@@ -258,11 +283,9 @@ func pathOfResource(r act.Resource) string {
 	case act.Repo:
 		return strings.TrimPrefix(r.Text, "repo:")
 	case act.Command:
-		var argv []string
-		if strictjson.Unmarshal([]byte(r.Text), &argv) != nil || len(argv) == 0 {
-			return ""
-		}
-		return argv[0]
+		// Commands of scenarios are made here, and have no escapes in the program.
+		program, _, _ := strings.Cut(strings.TrimPrefix(r.Text, `["`), `"`)
+		return program
 	}
 	return r.Text
 }
@@ -356,7 +379,14 @@ func private(hostPort string) bool {
 	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return !a.IsGlobalUnicast() || a.IsPrivate()
 	}
-	return !strings.Contains(host, ".")
+	return !strings.Contains(host, ".") || slices.ContainsFunc([]string{".internal", ".local", ".localhost", ".home.arpa"}, func(s string) bool {
+		return strings.HasSuffix(host, s)
+	})
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
 }
 
 // namesHost reports whether a pattern names the very host or network of e, and
