@@ -192,11 +192,8 @@ func (s *server) checkout(ctx context.Context, in checkoutArgs) (checkoutResult,
 	if err != nil {
 		return out, err
 	}
-	args := []string{"checkout", "--no-overlay", "--no-progress"}
-	if len(in.Paths) == 0 {
-		args = []string{"checkout", "--no-progress"}
-	}
-	args = append(args, when(in.Force, "--force")...)
+	// Without --quiet git would tell what is changed, and look into submodules for it.
+	args := append([]string{"checkout", "--quiet"}, when(in.Force, "--force")...)
 	target := strings.TrimPrefix(in.Target, heads)
 	switch {
 	case in.CreateBranch && len(in.Paths) > 0:
@@ -212,7 +209,7 @@ func (s *server) checkout(ctx context.Context, in checkoutArgs) (checkoutResult,
 		if err != nil {
 			return out, err
 		}
-		args = append(append(args, target), specs...)
+		args = append(append(args, "--no-overlay", target), specs...)
 		out.Modified = in.Paths
 	default:
 		args = append(args, when(in.Track != nil && *in.Track, "--track")...)
@@ -400,6 +397,7 @@ func (s *server) stash(ctx context.Context, in stashArgs) (stashResult, error) {
 	default:
 		out.Applied = in.StashRef
 		var clash bool
+		// Without --quiet git would run git status, see checkout.
 		_, err = r.run(ctx, writes, "stash", mode, "--quiet", in.StashRef)
 		if err != nil {
 			files, cerr := r.conflicts(ctx)

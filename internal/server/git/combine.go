@@ -9,7 +9,9 @@ import (
 	"strings"
 )
 
-var strategies = []string{"", "ort", "recursive", "octopus", "ours", "subtree"}
+// strategies are those that git has built in. The first is said even where it is
+// the default: the configuration could name another one, and that a program.
+var strategies = []string{"ort", "recursive", "octopus", "ours", "subtree"}
 
 type mergeArgs struct {
 	Path          string `json:"path"`
@@ -32,8 +34,8 @@ type mergeResult struct {
 }
 
 func (s *server) merge(ctx context.Context, in mergeArgs) (mergeResult, error) {
-	out := mergeResult{Success: true, Strategy: "ort", Conflicted: []string{}, Merged: []string{}}
 	strategy, err := oneOf("strategy", in.Strategy, strategies...)
+	out := mergeResult{Success: true, Strategy: strategy, Conflicted: []string{}, Merged: []string{}}
 	if err == nil {
 		err = word("branch", in.Branch)
 	}
@@ -55,10 +57,7 @@ func (s *server) merge(ctx context.Context, in mergeArgs) (mergeResult, error) {
 	args := []string{"merge"}
 	args = append(args, when(in.NoFastForward, "--no-ff")...)
 	args = append(args, when(in.Squash, "--squash")...)
-	if strategy != "" {
-		out.Strategy = strategy
-		args = append(args, "--strategy="+strategy)
-	}
+	args = append(args, "--strategy="+strategy)
 	args = append(args, when(in.Message != "", "-m", in.Message)...)
 	return out, r.mergeInto(ctx, &out, append(args, "--end-of-options", strings.TrimPrefix(in.Branch, heads)))
 }
@@ -159,11 +158,10 @@ func (in pickArgs) options() ([]string, error) {
 	case len(in.Commits) == 0 || len(in.Commits) > 1000:
 		return nil, fmt.Errorf("commits must name between 1 and 1000 commits, not %d", len(in.Commits))
 	}
-	args := []string{"cherry-pick", "--no-gpg-sign"}
+	args := []string{"cherry-pick", "--no-gpg-sign", "--strategy=" + strategy}
 	args = append(args, when(in.NoCommit, "--no-commit")...)
 	args = append(args, when(in.Signoff, "--signoff")...)
 	args = append(args, when(mainline > 0, fmt.Sprintf("--mainline=%d", mainline))...)
-	args = append(args, when(strategy != "", "--strategy="+strategy)...)
 	args = append(args, "--end-of-options")
 	for _, c := range in.Commits {
 		if err := word("commits", c); err != nil {
@@ -246,7 +244,7 @@ func (in rebaseArgs) options() ([]string, error) {
 	return append(args, when(in.Branch != "", strings.TrimPrefix(in.Branch, heads))...), nil
 }
 
-var plainRebase = []string{"--no-gpg-sign", "--no-verify", "--no-autostash", "--no-autosquash", "--no-stat", "--quiet"}
+var plainRebase = []string{"--no-gpg-sign", "--no-verify", "--no-autostash", "--no-autosquash", "--no-stat", "--quiet", "--strategy=ort"}
 
 func (r *repo) rebaseOnto(ctx context.Context, upstream string, args []string) (rebaseResult, error) {
 	out := rebaseResult{Success: true, Conflicted: []string{}}

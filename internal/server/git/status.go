@@ -169,6 +169,15 @@ func (r *repo) commitID(ctx context.Context, rev string) (string, error) {
 	return h, err
 }
 
+// exists reports whether a ref points to something.
+func (r *repo) exists(ctx context.Context, ref string) (bool, error) {
+	_, err := r.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+	if failedWith(err, 1) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // conflicts returns the files that are in conflict.
 func (r *repo) conflicts(ctx context.Context) ([]string, error) {
 	return r.list(ctx, "diff", "--no-ext-diff", "--no-textconv", noSubmodules, "--name-only", "--diff-filter=U", "-z")

@@ -224,7 +224,7 @@ func (r *repo) integrate(ctx context.Context, in pullArgs, commit string, out *p
 		out.Conflicts, out.Conflicted = res.Conflicts, res.Conflicted
 	} else {
 		m := mergeResult{Conflicted: []string{}}
-		args := append([]string{"merge"}, when(in.FastForwardOnly, "--ff-only")...)
+		args := append([]string{"merge", "--strategy=ort"}, when(in.FastForwardOnly, "--ff-only")...)
 		args = append(args, "-m", fmt.Sprintf("Merge branch '%s' of %s", out.Branch, out.Remote), "--end-of-options", commit)
 		if err := r.mergeInto(ctx, &m, args); err != nil {
 			return err
@@ -327,16 +327,20 @@ func (r *repo) pushRefs(ctx context.Context, in pushArgs) (src, dst string, err 
 	if in.Delete {
 		return "", dst, nil
 	}
-	// A short name that is no branch can be a tag, as for git.
-	if h, err := r.commitID(ctx, src); err == nil && h == "" && strings.HasPrefix(src, heads) && !strings.HasPrefix(name, heads) {
-		if h, err := r.commitID(ctx, tags+name); err == nil && h != "" {
-			src = tags + name
-			if in.RemoteBranch == "" {
-				dst = src
-			}
+	for _, try := range []string{src, tags + name} {
+		// A short name that is no branch can be a tag, as for git.
+		ok, err := r.exists(ctx, try)
+		if err != nil {
+			return "", "", err
+		}
+		if ok && try != src && in.RemoteBranch == "" {
+			dst = try
+		}
+		if ok {
+			return try, dst, nil
 		}
 	}
-	return src, dst, nil
+	return "", "", fmt.Errorf("there is no branch or tag %s here", name)
 }
 
 func (r *repo) pushOptions(ctx context.Context, in pushArgs, t target, dst string) ([]string, error) {
