@@ -375,7 +375,7 @@ func (v View) program(name, dir string) (string, error) {
 	if p.link != "" && slices.Contains(v.Path, path.Dir(p.link)) {
 		return p.link, nil
 	}
-	if !p.exists || !p.info.Mode().IsRegular() || p.info.Mode()&0o111 == 0 {
+	if !p.exists || !p.info.Mode.IsRegular() || p.info.Mode&0o111 == 0 {
 		return "", bad("", "runs %q, which is no program", p.path)
 	}
 	return p.path, nil

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -72,9 +73,10 @@ func (c gitConfig) remotes() []string {
 	return names
 }
 
-// readBounded returns a file of at most limit bytes; nil if there is none.
+// readBounded returns a file of at most limit bytes; nil if there is none. It does
+// not wait: a pipe in the place of the file is refused.
 func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -3,13 +3,13 @@ package resolve
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"ringfence/internal/act/weburl"
+	"ringfence/internal/sys/look"
 )
 
 // The bounds of a path. The first two are the kernel's.
@@ -22,9 +22,9 @@ const (
 
 // A place is what a path names, as it was when it was looked at.
 type place struct {
-	path    string      // real: every link followed
-	link    string      // where the last component itself is, if it is a link; else ""
-	info    fs.FileInfo // of what is at path; nil if nothing is
+	path    string    // real: every link followed
+	link    string    // where the last component itself is, if it is a link; else ""
+	info    look.Info // of what is at path, if anything is
 	exists  bool
 	missing int // how many components at the end are missing
 }
@@ -145,8 +145,8 @@ func follow(abs string) (place, error) {
 			parts = append(strings.Split(target, "/"), parts...)
 		}
 	}
-	if w.missing == 0 && w.info == nil {
-		info, err := os.Lstat(w.cur)
+	if w.missing == 0 && !w.known {
+		info, err := look.Lstat(w.cur)
 		if err != nil {
 			return place{}, bad("", "could not be examined at %q: %v", w.cur, cause(err))
 		}
@@ -155,28 +155,22 @@ func follow(abs string) (place, error) {
 	return place{path: w.cur, link: w.link, info: w.info, exists: w.missing == 0, missing: w.missing}, nil
 }
 
-// followPlain handles the usual case without building strings: a clean path in
-// which no component is a link.
+// followPlain handles the usual case, a clean path in which no component is a
+// link, without walking. Only the last component may be missing.
 func followPlain(abs string) (place, bool) {
 	if len(abs) > maxPath || !clean(abs) {
 		return place{}, false
 	}
-	var info fs.FileInfo
-	for i := 1; i <= len(abs); i++ {
-		if i < len(abs) && abs[i] != '/' {
-			continue
-		}
-		fi, err := os.Lstat(abs[:i])
-		if err != nil {
-			last := i == len(abs) && errors.Is(err, fs.ErrNotExist) && ascii(abs[strings.LastIndexByte(abs, '/'):])
-			return place{path: abs, missing: 1}, last && len(path.Base(abs)) <= maxName
-		}
-		if fi.Mode()&fs.ModeSymlink != 0 || i < len(abs) && !fi.IsDir() {
-			return place{}, false
-		}
-		info = fi
+	if info, ok := look.Plain(abs); ok {
+		return place{path: abs, info: info, exists: true}, true
 	}
-	return place{path: abs, info: info, exists: true}, true
+	dir, name := path.Split(abs)
+	parent, ok := look.Plain(path.Clean(dir))
+	if !ok || !parent.IsDir() || len(name) > maxName || !ascii(name) {
+		return place{}, false
+	}
+	_, err := look.Lstat(abs)
+	return place{path: abs, missing: 1}, errors.Is(err, fs.ErrNotExist)
 }
 
 // clean reports whether abs has no empty, "." or ".." component.

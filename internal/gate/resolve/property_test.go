@@ -281,6 +281,11 @@ func FuzzPath(f *testing.F) {
 func FuzzGitConfig(f *testing.F) {
 	f.Add("[remote \"o\"]\n\turl = \"a\\\n b\" # c\n[url \"x\"] insteadOf=y")
 	f.Add("[a.b]\nk\n[core \"\\\"\"]\nx=\\t")
+	f.Add("[a.b \t\"c\"]\nx = \\b\\n\\\\")
+	f.Add("[a \"b\n\"]")
+	f.Add("[a \"b\\\n\"]")
+	f.Add("[a]\nx = \\")
+	f.Add("[a]\nx = \x00")
 	f.Fuzz(func(t *testing.T, s string) {
 		c, line := parseGitConfig(s)
 		if line < 0 || line > strings.Count(s, "\n")+2 || line > 0 && c != nil {
@@ -317,7 +322,7 @@ func FuzzRemote(f *testing.F) {
 
 func FuzzCommand(f *testing.F) {
 	g := newGrove(f)
-	for _, s := range []string{"go test", "sh -c 'go x'", "cd a && go x > y", "r\\m x", "$(x)", "a | b & c", "if go; then sh -c \"go\"; fi", "go <<E\nx\nE", "git -C a status", "{a,b}", "go ~/x 'a'\"b\""} {
+	for _, s := range []string{"go a\\\nb \"c\\\nd\"", "go |& go", "mksh |&", "go test", "sh -c 'go x'", "cd a && go x > y", "r\\m x", "$(x)", "a | b & c", "if go; then sh -c \"go\"; fi", "go <<E\nx\nE", "git -C a status", "{a,b}", "go ~/x 'a'\"b\""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -368,22 +373,25 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
+// BenchmarkPath resolves and describes a path of six components.
 func BenchmarkPath(b *testing.B) {
 	g := newGrove(b)
-	deep := "/work/a/b/c/d/e.txt"
-	root := filepath.Join(g.root, filepath.Dir(deep))
-	if err := errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(g.root+deep, nil, 0o600)); err != nil {
+	deep := g.root
+	for strings.Count(deep, "/") < 5 {
+		deep += "/work"
+	}
+	if err := errors.Join(os.MkdirAll(deep, 0o755), os.WriteFile(deep+"/e.txt", nil, 0o600), os.Symlink(deep, g.root+"/s")); err != nil {
 		b.Fatal(err)
 	}
-	for name, p := range map[string]string{"plain": g.root + deep, "link": g.root + "/w/link/c/d.txt", "missing": g.root + "/work/a/b/c/d/new.txt", "six": g.root[:strings.LastIndexByte(g.root, '/')]} {
-		b.Run(fmt.Sprintf("%s-%d", name, strings.Count(p, "/")), func(b *testing.B) {
+	for _, c := range []struct{ name, path string }{{"plain", deep + "/e.txt"}, {"missing", deep + "/new.txt"}, {"link", g.root + "/s/e.txt"}} {
+		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				pl, err := g.view.place(p, "/")
+				p, err := g.view.place(c.path, "/")
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := (pathSubject{g.view, pl}).on(act.Read, false); err != nil {
+				if _, err := (pathSubject{g.view, p}).on(act.Read, false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -166,6 +166,9 @@ func hasControl(s string) bool {
 // fillTemplate returns the effect on the URL that im.On makes of the arguments.
 // For a kind on a Remote it is the URL of one, and what follows "#" a branch.
 func (r *resolver) fillTemplate(im policy.Implied) (act.Effect, error) {
+	if on := im.Kind.On(); on != act.URL && on != act.Host && on != act.Remote {
+		return act.Effect{}, valueError(noEffect(im.Kind, "URL"), "", im.On)
+	}
 	address, branch, _ := strings.Cut(im.On, "#")
 	address, err := r.fill(address, func(pointer string) (string, error) {
 		v, err := r.templateValue(pointer)

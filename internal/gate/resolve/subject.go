@@ -1,11 +1,6 @@
 package resolve
 
-import (
-	"io/fs"
-	"reflect"
-
-	"ringfence/internal/act"
-)
+import "ringfence/internal/act"
 
 // A pathSubject is a place in the file system.
 type pathSubject struct {
@@ -55,7 +50,7 @@ const factHardlinked = "hardlinked"
 func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
 	facts := map[string]any{act.FactExists: p.exists}
 	class := p.view.classOfPath(p.path, k, tree)
-	if k.In(act.Mutate) && p.exists && p.info.Mode().IsRegular() && names(p.info) > 1 {
+	if k.In(act.Mutate) && p.exists && p.info.Mode.IsRegular() && p.info.Links > 1 {
 		facts[factHardlinked] = true
 		if class == "" {
 			class = classLater // its other name may be one of those
@@ -65,21 +60,4 @@ func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
 		facts[act.FactClass] = class
 	}
 	return act.Resource{Type: act.Path, Text: p.path, Facts: facts}
-}
-
-// names returns how many names a file has, 1 where the system does not say. The
-// type that holds the number differs between systems, its field does not.
-func names(info fs.FileInfo) uint64 {
-	v := reflect.ValueOf(info.Sys())
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return 1
-	}
-	n := v.Elem().FieldByName("Nlink")
-	switch {
-	case n.IsValid() && n.CanUint():
-		return n.Uint()
-	case n.IsValid() && n.CanInt():
-		return uint64(n.Int())
-	}
-	return 1
 }

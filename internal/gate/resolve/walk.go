@@ -7,15 +7,19 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 
 	"golang.org/x/text/unicode/norm"
+
+	"ringfence/internal/sys/look"
 )
 
 // A walker is the state of follow.
 type walker struct {
 	cur     string
 	link    string
-	info    fs.FileInfo // of cur; nil if not looked at
+	info    look.Info // of cur, if known
+	known   bool
 	missing int
 	links   int
 }
@@ -34,7 +38,7 @@ func (w *walker) step(name string, rest []string) (target string, err error) {
 		if err := w.mustBeDir(true); err != nil {
 			return "", err
 		}
-		w.cur, w.info = path.Dir(w.cur), nil
+		w.cur, w.known = path.Dir(w.cur), false
 		return "", nil
 	}
 	if w.missing > 0 {
@@ -49,22 +53,22 @@ func (w *walker) step(name string, rest []string) (target string, err error) {
 
 func (w *walker) enter(name string, rest []string) (string, error) {
 	next := join(w.cur, name)
-	info, err := os.Lstat(next)
+	info, err := look.Lstat(next)
 	if errors.Is(err, fs.ErrNotExist) && !ascii(name) {
 		if name, err = twin(w.cur, name); err != nil {
 			return "", err
 		}
 		next = join(w.cur, name)
-		info, err = os.Lstat(next)
+		info, err = look.Lstat(next)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		w.cur, w.info, w.missing = next, nil, 1
+		w.cur, w.known, w.missing = next, false, 1
 		return "", nil
 	case err != nil:
 		return "", bad("", "could not be examined at %q: %v", next, cause(err))
-	case info.Mode()&fs.ModeSymlink == 0:
-		w.cur, w.info = next, info
+	case !info.IsLink():
+		w.cur, w.info, w.known = next, info, true
 		return "", nil
 	}
 	return w.enterLink(next, rest)
@@ -88,14 +92,14 @@ func (w *walker) enterLink(next string, rest []string) (string, error) {
 		w.link = next
 	}
 	if target[0] == '/' {
-		w.cur, w.info = "/", nil
+		w.cur, w.known = "/", false
 	}
 	return target, nil
 }
 
 // mustBeDir refuses to go on below something that is no directory.
 func (w *walker) mustBeDir(needed bool) error {
-	if needed && w.info != nil && !w.info.IsDir() {
+	if needed && w.known && !w.info.IsDir() {
 		return bad("", "goes on below %q, which is no directory", w.cur)
 	}
 	return nil
@@ -121,7 +125,7 @@ func cause(err error) error {
 // name itself if there is none. File systems and servers that compare
 // normalised names would reach that entry.
 func twin(dir, name string) (string, error) {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", bad("", "could not be examined in %q: %v", dir, cause(err))
 	}

@@ -1,0 +1,20 @@
+//go:build unix
+
+package look
+
+import (
+	"os"
+	"syscall"
+)
+
+func lstat(path string) (Info, error) {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Mode: fi.Mode(), Links: 1}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		info.Links = uint64(st.Nlink)
+	}
+	return info, nil
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package look
+
+func plain(string) (Info, bool) { return Info{}, false }
