@@ -157,6 +157,9 @@ func (g *generator) check() error {
 			return fmt.Errorf(`%q is not "persona" or "persona/agent"`, clip(who))
 		}
 	}
+	if l := g.Limit; l != nil && (l.Count < 1 || l.Count > maxLimit || l.Window < 0) {
+		return fmt.Errorf("a limit of %d in %v: the count must be 1 to %d, and the time not negative", l.Count, l.Window, maxLimit)
+	}
 	if !wellFormedID(g.ID) || g.ID == "" {
 		return fmt.Errorf("the id %q is not well formed", clip(g.ID))
 	}
@@ -224,14 +227,19 @@ func (g *generator) units(f form) ([]unit, error) {
 
 func isNetwork(t act.ResourceType) bool { return t == act.Host || t == act.URL || t == act.Remote }
 
+// anyNetwork reports whether one of kinds, all if there are none, is on a host.
+func anyNetwork(kinds []act.Kind) bool {
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k act.Kind) bool { return isNetwork(k.On()) })
+}
+
 // open returns the units of a clause that names no resources.
 func (g *generator) open(f form) []unit {
 	if len(g.Groups) == 0 {
-		return []unit{{kinds: g.Kinds, guard: f.permit}}
+		return []unit{{kinds: g.Kinds, guard: f.permit && anyNetwork(g.Kinds)}}
 	}
 	var units []unit
 	if rest := slices.DeleteFunc(slices.Clone(g.Kinds), func(k act.Kind) bool { return k == act.Call }); len(rest) > 0 {
-		units = append(units, unit{kinds: rest, guard: f.permit})
+		units = append(units, unit{kinds: rest, guard: f.permit && anyNetwork(rest)})
 	}
 	for _, group := range g.Groups {
 		uid := uid(typeGroup, string(group))

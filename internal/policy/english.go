@@ -114,7 +114,7 @@ func (c Clause) actions() []action {
 	rest := slices.Clone(c.Kinds)
 	var all []action
 	for _, v := range verbs {
-		if len(c.On) > 0 && v.bare || !containsAll(rest, v.kinds) {
+		if v.kinds[0] == act.Call && len(c.Groups) > 0 || len(c.On) > 0 && v.bare || !containsAll(rest, v.kinds) {
 			continue
 		}
 		object, ok := c.object(v)
@@ -126,6 +126,11 @@ func (c Clause) actions() []action {
 	}
 	for _, g := range c.Groups {
 		all = append(all, verb("use", groupTools[g]))
+	}
+	for _, k := range rest { // no verb means this kind alone, or not here
+		if k != act.Call || len(c.Groups) == 0 {
+			all = append(all, verb("do", string(k)+c.where("at", k)))
+		}
 	}
 	if len(all) == 0 {
 		all = append(all, verb("do", "anything"+c.where("from", allKinds...)))
@@ -209,6 +214,7 @@ var verbs = []verbRow{
 	{"recall", "", []act.Kind{act.Recall}, false, ""},
 	{"remember", "", []act.Kind{act.Remember}, false, ""},
 	{"ask", "anyone", []act.Kind{act.Ask}, false, ""},
+	{"use", "any tool", []act.Kind{act.Call}, true, ""},
 }
 
 func containsAll(kinds, want []act.Kind) bool {
@@ -250,7 +256,7 @@ func (c Clause) object(v verbRow) (string, bool) {
 		return strings.TrimPrefix(where, " "), true
 	case v.verb == "fetch" && where == "":
 		return "pages from any site", true
-	case on == act.Package || on == act.Secret || on == act.Model:
+	case on == act.Package || on == act.Secret || on == act.Model || on == act.Person:
 		if where != "" {
 			return strings.TrimPrefix(where, " "), true
 		}
@@ -270,30 +276,46 @@ func (c Clause) where(prep string, kinds ...act.Kind) string {
 	return places(prep, c.On, types)
 }
 
-// places says what on names, of resources of the given types.
+// places says what on names, of resources of the given types. Sites and people
+// come after prep.
 func places(prep string, on []Pattern, types []act.ResourceType) string {
-	var said []string
-	for _, p := range on {
-		if s := p.place(prep); slices.Contains(types, p.Type) && !slices.Contains(said, s) {
-			said = append(said, s)
+	var said, but []string
+	add := func(to *[]string, s string) {
+		if !slices.Contains(*to, s) {
+			*to = append(*to, s)
 		}
+	}
+	for _, p := range on {
+		switch s := p.place(prep); {
+		case !slices.Contains(types, p.Type):
+		case p.Not && !strings.Contains(s, "outside "):
+			add(&but, s)
+		default:
+			add(&said, s)
+		}
+	}
+	if but != nil {
+		said = append(said, "anything but "+list(but))
 	}
 	if len(said) == 0 {
 		return ""
 	}
-	// What begins with the same word is a list after that word.
+	return " " + list(shorten(said))
+}
+
+// shorten leaves out the first word of all but the first, if it is always the
+// same.
+func shorten(said []string) []string {
 	lead, _, _ := strings.Cut(said[0], " ")
-	after := slices.Clone(said)
-	for i, s := range said {
-		rest, ok := strings.CutPrefix(s, lead+" ")
+	short := slices.Clone(said)
+	for i := 1; i < len(said); i++ {
+		rest, ok := strings.CutPrefix(said[i], lead+" ")
 		if !ok {
-			return " " + list(said)
+			return said
 		}
-		if i > 0 {
-			after[i] = rest
-		}
+		short[i] = rest
 	}
-	return " " + list(after)
+	return short
 }
 
 // list joins with commas and "and".
@@ -313,19 +335,14 @@ func join(lead string, words []string, with string) string {
 }
 
 // place says what a pattern matches, after a preposition: prep for sites and
-// people.
+// people. Not is said with "outside", and left to the caller where that makes no
+// sense.
 func (p Pattern) place(prep string) string {
 	switch p.Type {
 	case act.Path, act.Repo:
 		return p.file()
 	case act.Command:
 		return p.program()
-	case act.Package:
-		registry, name, _ := strings.Cut(p.Package, ":")
-		if name == "*" {
-			return registry + " packages"
-		}
-		return p.Package + p.List
 	case act.URL, act.Host, act.Remote, act.Recipient:
 		if p.Not && p.Type == act.Recipient {
 			prep += " anyone outside"
@@ -334,7 +351,18 @@ func (p Pattern) place(prep string) string {
 		}
 		return strings.TrimSpace(prep + " " + p.ref() + p.site())
 	}
-	return p.Exact + p.Name + p.List
+	if registry, ok := strings.CutSuffix(p.Package, ":*"); ok {
+		return registry + " packages"
+	}
+	return p.orAny(p.Package + p.Exact + p.Name + p.List)
+}
+
+// orAny returns what names a resource, or where nothing does, any of its type.
+func (p Pattern) orAny(s string) string {
+	if s == "" {
+		return "any " + restNouns[p.Type]
+	}
+	return s
 }
 
 func (p Pattern) file() string {
@@ -351,21 +379,28 @@ func (p Pattern) file() string {
 		return "named " + p.Name
 	case p.List != "":
 		return in + " " + p.List
+	case p.Exact != "":
+		return in + " " + rooted(strings.TrimPrefix(p.Exact, "repo:"))
 	}
-	return in + " " + rooted(strings.TrimPrefix(p.Exact, "repo:"))
+	return "anywhere"
 }
 
 func (p Pattern) program() string {
 	switch {
+	case p.Beneath != "" && p.Name != "":
+		return rooted(p.Beneath) + "/" + p.Name
 	case p.Beneath != "":
 		return "the programs in " + rooted(p.Beneath)
-	case p.Exact != "":
-		return rooted(p.Exact)
 	}
-	return p.Name + p.List
+	return p.orAny(rooted(p.Exact) + p.Name + p.List)
 }
 
-func (p Pattern) site() string { return p.Site + p.Prefix + p.Exact + p.List }
+func (p Pattern) site() string {
+	if p.Ref != "" {
+		return p.Site + p.Prefix + p.Exact + p.List
+	}
+	return p.orAny(p.Site + p.Prefix + p.Exact + p.List)
+}
 
 // ref names the branches or tags of a remote.
 func (p Pattern) ref() string {
@@ -464,6 +499,8 @@ func conditions(when []Condition) string {
 			fmt.Fprintf(&b, " with %s set to %v", pointer, c.Value)
 		case c.Fact == "resource:"+act.FactAgeHours && c.Op == ">=":
 			fmt.Fprintf(&b, " that are at least %v hours old", c.Value)
+		case c.Value == nil:
+			fmt.Fprintf(&b, " where it %s %s", c.Op, c.Fact)
 		default:
 			fmt.Fprintf(&b, " where %s %s %v", c.Fact, c.Op, c.Value)
 		}
@@ -478,6 +515,9 @@ var spans = []struct {
 
 func (l Limit) english() string {
 	s := " at most " + strconv.FormatInt(l.Count, 10) + " times"
+	if l.Count == 1 {
+		s = " at most once"
+	}
 	if l.Window == 0 {
 		return s + " per session"
 	}

@@ -26,7 +26,7 @@ import (
 // the parser's recursion within its stack.
 const (
 	MaxPolicyText = 16 << 20 // bytes of one layer
-	maxRuleText   = 256 << 10
+	maxRuleText   = 64 << 10
 	maxRuleNest   = 64 // brackets within brackets
 )
 
@@ -344,6 +344,9 @@ func (q Quorum) String() string {
 	return strconv.Itoa(q.Count) + " of " + q.Role
 }
 
+// maxLimit is the highest count of a limit: a monitor remembers that many times.
+const maxLimit = 1_000_000
+
 // parseLimit reads "20 in 1h0m0s", "20 in session", "20 in 1h0m0s of session",
 // as [Limit.String] writes them.
 func parseLimit(s string) (Limit, error) {
@@ -355,7 +358,7 @@ func parseLimit(s string) (Limit, error) {
 	if err == nil && window != "session" {
 		l.Window, err = time.ParseDuration(window)
 	}
-	if err != nil || l.Window < 0 || l.String() != s {
+	if err != nil || l.Window < 0 || l.Count > maxLimit || l.String() != s {
 		return Limit{}, fmt.Errorf(`@limit(%q) is not like "20 in 1h0m0s", "20 in 1h0m0s of session" or "20 in session"`, clip(s))
 	}
 	return l, nil

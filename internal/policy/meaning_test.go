@@ -13,12 +13,23 @@ import (
 )
 
 // testLists are the lists that the vectors know.
-var testLists = map[string]List{"docs-sites": {Members: []string{"docs.example.org", "*.readthedocs.io"}}}
+var testLists = map[string]List{
+	"docs-sites": {Members: []string{"docs.example.org", "*.readthedocs.io"}},
+	"dirs":       {Members: []string{"/data", "~/x"}},
+	"mixed": {
+		Members: []string{
+			"/data", "~/x", "${workspace}/y", "a.org", "a.org:8443", "*.B.org", "10.0.0.0/8", "c.org/x/", "https://d.org/y", "bob@e.org",
+			"npm:*", "pypi:x", "git.*", "fs.read", "go", "/opt/run", "openai/gpt", "gone.org", "nobody",
+		},
+		Added: []string{"late.org"}, Removed: []string{"gone.org"},
+	},
+}
 
 // A block is one block of a file of vectors.
 type block struct {
 	name    string
 	clauses map[string][]Clause // by layer
+	cedar   map[string]string   // by layer
 	calls   []string
 }
 
@@ -33,7 +44,7 @@ func readBlocks(t *testing.T, file string) []block {
 		switch {
 		case line == "" || line[0] == '#':
 		case strings.HasPrefix(line, "== "):
-			blocks = append(blocks, block{name: line[3:], clauses: map[string][]Clause{}})
+			blocks = append(blocks, block{name: line[3:], clauses: map[string][]Clause{}, cedar: map[string]string{}})
 		case line[0] == '+':
 			layer, text, _ := strings.Cut(line[1:], " ")
 			var c Clause
@@ -42,6 +53,9 @@ func readBlocks(t *testing.T, file string) []block {
 			}
 			b := &blocks[len(blocks)-1]
 			b.clauses[layer] = append(b.clauses[layer], c)
+		case line[0] == '|':
+			layer, text, _ := strings.Cut(line[1:], " ")
+			blocks[len(blocks)-1].cedar[layer] += text + "\n"
 		default:
 			b := &blocks[len(blocks)-1]
 			b.calls = append(b.calls, line)
@@ -59,6 +73,9 @@ func (b block) load(t *testing.T) *Policy {
 			t.Fatal(err)
 		}
 		layers = append(layers, Layer{Name: name, Text: text, Lists: testLists})
+	}
+	for name, text := range b.cedar {
+		layers = append(layers, Layer{Name: name, Text: []byte(text), Lists: testLists})
 	}
 	p, err := Load(layers, Binding{Workspace: "/w", Home: "/home/u"})
 	if err != nil {

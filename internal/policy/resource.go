@@ -246,11 +246,14 @@ func (r *resource) asHost(a act.Resource) error {
 	if err != nil {
 		return err
 	}
-	name, digits := cutHostPort(a.Text)
-	if host.String() != name || digits != "" && strconv.Itoa(int(port)) != digits {
+	digits, canonical := "", host.String()
+	if port != 0 {
+		digits, canonical = strconv.Itoa(int(port)), host.WithPort(port)
+	}
+	if canonical != a.Text {
 		return errHost
 	}
-	r.network(name, digits)
+	r.network(host.String(), digits)
 	r.up = r.up[1:] // the first is r itself
 	return nil
 }
