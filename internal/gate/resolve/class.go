@@ -28,7 +28,8 @@ func beneath(p, dir string) bool {
 	return strings.HasPrefix(p, dir) && (len(p) == len(dir) || p[len(dir)] == '/')
 }
 
-// classOfPath returns the class of p for an effect of kind k, "" for none.
+// classOfPath returns the class of p for an effect of kind k, "" for none. A
+// workspace that lies in our home is the session's, not our state.
 //
 // An effect on everything beneath p has the class of what there is beneath p in
 // fixed places; a move has the class of the directory that would come into being
@@ -36,7 +37,7 @@ func beneath(p, dir string) bool {
 func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 	whole := tree || k == act.Move || k == act.Delete
 	for _, s := range v.OwnState {
-		if beneath(p, s) || whole && beneath(s, p) {
+		if beneath(p, s) && !(beneath(v.Workspace, s) && beneath(p, v.Workspace)) || whole && beneath(s, p) {
 			return classOwn
 		}
 	}

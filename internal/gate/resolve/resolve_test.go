@@ -42,7 +42,8 @@ type fixture struct {
 //	  dispatch ARGUMENTS         what is dispatched; without it, what was given
 //	  error TEXT                 part of the error
 //
-// $R is the root of the tree. The workspace is $R/w, the home $R/home/u, our own
+// $R is the root of the tree. The workspace is $R/w, or the directory of the line
+// in the section "workspace", the home $R/home/u, our own
 // state $R/home/u/.ringfence, the path $R/bin and $R/usr/bin.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -92,6 +93,8 @@ func newFixture(t testing.TB, a *txtar.Archive) *fixture {
 			for line := range strings.Lines(string(s.Data)) {
 				must(f.grow(strings.TrimSpace(line)))
 			}
+		case s.Name == "workspace":
+			f.view.Workspace = root + "/" + strings.TrimSpace(string(s.Data))
 		case s.Name == "annotations":
 			must(json.Unmarshal(s.Data, &f.anns))
 		case strings.HasPrefix(s.Name, "file "):
