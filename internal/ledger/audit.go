@@ -56,10 +56,12 @@ func (a *audit) run(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+type reader interface {
+	Read(ctx context.Context, f func(*sql.Tx) error) error
+}
+
 // runOn is run in a transaction of its own.
-func (a *audit) runOn(ctx context.Context, db interface {
-	Read(context.Context, func(*sql.Tx) error) error
-}) error {
+func (a *audit) runOn(ctx context.Context, db reader) error {
 	err := db.Read(ctx, func(tx *sql.Tx) error { return a.run(ctx, tx) })
 	if errors.Is(err, database.ErrDamaged) {
 		a.v.reject(err)
@@ -242,16 +244,16 @@ func (a *audit) signature(signed []byte, what string) error {
 // locate makes the error for entries that are well formed and chained, and not
 // those that were signed: all that is known is after which checkpoint they are.
 func (a *audit) locate(what string) error {
-	return &Divergence{a.newest.Size, fmt.Sprintf("from it on, up to entry %d, something is not as %s at size %d says", a.tree.size-1, what, a.tree.size)}
+	return &DivergenceError{a.newest.Size, fmt.Sprintf("from it on, up to entry %d, something is not as %s at size %d says", a.tree.size-1, what, a.tree.size)}
 }
 
 // leftovers finds rows that belong to no entry.
 func (a *audit) leftovers(size int64) error {
 	if a.notes.ok {
-		return &Divergence{size, fmt.Sprintf("it and what follows is gone, or a checkpoint is out of place: there is one of size %d", a.notes.row.size)}
+		return &DivergenceError{size, fmt.Sprintf("it and what follows is gone, or a checkpoint is out of place: there is one of size %d", a.notes.row.size)}
 	}
 	if a.head != nil && a.head.Size > size {
-		return &Divergence{size, fmt.Sprintf("it and what follows is gone: %s covers %d entries", headFile, a.head.Size)}
+		return &DivergenceError{size, fmt.Sprintf("it and what follows is gone: %s covers %d entries", headFile, a.head.Size)}
 	}
 	if a.head == nil && a.v.Checkpoints > 0 {
 		return fmt.Errorf("%w: %s is gone", ErrTampered, headFile)
@@ -313,13 +315,14 @@ type cursor[T any] struct {
 
 // openCursor runs a query and takes its first row.
 func openCursor[T any](ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) (T, error), query string, args ...any) (*cursor[T], error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
+	rows, err := tx.QueryContext(ctx, query, args...) //nolint:rowserrcheck // next does
 	if err != nil {
 		return nil, fmt.Errorf("reading ledger: %w", err)
 	}
 	c := &cursor[T]{rows: rows, scan: scan}
 	if err := c.next(); err != nil {
-		return nil, errors.Join(err, rows.Close())
+		rows.Close()
+		return nil, err
 	}
 	return c, nil
 }

@@ -22,7 +22,7 @@ func benchLedger(b *testing.B) *Ledger {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { l.Close(context.Background()) })
+	b.Cleanup(func() { l.Close(context.WithoutCancel(b.Context())) })
 	return l
 }
 

@@ -105,14 +105,16 @@ func crashChild(t *testing.T, dir string) {
 		go func() {
 			session := fmt.Sprintf("r%s-%d", os.Getenv("CRASH_ROUND"), w)
 			for i := 0; ; i++ {
-				refs, err := l.Append(context.Background(), i%2 == 0,
+				refs, err := l.Append(t.Context(), i%2 == 0,
 					Entry{session, "request", fmt.Appendf(nil, `{"n":%d}`, i)},
 					Entry{session, "decision", []byte(`{"text":"` + strings.Repeat("x", i*37%3000) + `"}`)})
 				if err != nil {
 					panic(err)
 				}
 				for _, r := range refs {
-					fmt.Fprintf(os.Stdout, "ack %d %s %d %x end\n", r.Index, r.Session, r.Seq, r.Hash)
+					if _, err := fmt.Fprintf(os.Stdout, "ack %d %s %d %x end\n", r.Index, r.Session, r.Seq, r.Hash); err != nil {
+						panic(err)
+					}
 				}
 			}
 		}()

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -52,16 +51,17 @@ func export(ctx context.Context, tx *sql.Tx, session string, c Checkpoint, w io.
 		return err
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	out.WriteString(exportHeader(session, end.seq, key, c))
+	if _, err := out.WriteString(exportHeader(session, end.seq, key, c)); err != nil {
+		return err
+	}
 	hashes := newNodes(ctx, tx)
 	err = eachOfSession(ctx, tx, session, 0, c.Size, func(idx int64, raw []byte) error {
 		path, err := hashes.path(c, idx)
 		if err != nil {
 			return err
 		}
-		out.WriteString(strconv.FormatInt(idx, 10) + " " + encodePath(path) + " ")
-		out.Write(raw)
-		return out.WriteByte('\n')
+		_, err = fmt.Fprintf(out, "%d %s %s\n", idx, encodePath(path), raw)
+		return err
 	})
 	return errors.Join(err, out.Flush())
 }

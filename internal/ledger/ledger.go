@@ -39,20 +39,20 @@ var (
 	ErrNotFound = errors.New("not in the ledger")
 )
 
-// A Divergence is the first entry that is not as it was signed. It is an
+// A DivergenceError is the first entry that is not as it was signed. It is an
 // ErrTampered.
-type Divergence struct {
+type DivergenceError struct {
 	Index  int64
 	Reason string
 }
 
-func (d *Divergence) Error() string { return fmt.Sprintf("entry %d: %s", d.Index, d.Reason) }
+func (d *DivergenceError) Error() string { return fmt.Sprintf("entry %d: %s", d.Index, d.Reason) }
 
 // Is reports whether target is ErrTampered.
-func (d *Divergence) Is(target error) bool { return target == ErrTampered }
+func (d *DivergenceError) Is(target error) bool { return target == ErrTampered }
 
 func divergence(index int64, format string, args ...any) error {
-	return &Divergence{index, fmt.Sprintf(format, args...)}
+	return &DivergenceError{index, fmt.Sprintf(format, args...)}
 }
 
 // Options say whose ledger it is. Key is required.

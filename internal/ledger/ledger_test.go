@@ -46,7 +46,7 @@ func mustOpen(t testing.TB, dir string, o Options) *Ledger {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil && !errors.Is(err, ErrClosed) {
+		if err := l.Close(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
 	})

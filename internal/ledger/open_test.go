@@ -267,8 +267,12 @@ func TestR13Consistent(t *testing.T) {
 		note []byte
 		want error
 	}{
-		{"early", early, nil}, {"kept", kept, nil}, {"of a fork", forked, ErrTampered}, {"of a longer fork", longer, ErrRolledBack},
-		{"by another key", foreign.Note, ErrKey}, {"of another origin", bytes.ReplaceAll(early, []byte("/test"), []byte("/else")), ErrKey},
+		{"early", early, nil},
+		{"kept", kept, nil},
+		{"of a fork", forked, ErrTampered},
+		{"of a longer fork", longer, ErrRolledBack},
+		{"by another key", foreign.Note, ErrKey},
+		{"of another origin", bytes.ReplaceAll(early, []byte("/test"), []byte("/else")), ErrKey},
 		{"changed", bytes.Replace(early, []byte("\n3"), []byte("\n2"), 1), ErrKey},
 	} {
 		if err := l.Consistent(t.Context(), c.note); !errors.Is(err, c.want) {

@@ -115,8 +115,7 @@ func (l *Ledger) checkpoint() (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
 	err = l.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.StmtContext(ctx, l.stmts.checkpoint).ExecContext(ctx, checkpointTile(c.Size), c.Size, c.Note)
-		return err
+		return run(ctx, tx, l.stmts.checkpoint, checkpointTile(c.Size), c.Size, c.Note)
 	})
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: storing checkpoint: %w", ErrUnwritable, err)

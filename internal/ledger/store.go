@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"ringfence/internal/sys/database"
 	"ringfence/internal/sys/keychain"
@@ -75,11 +76,8 @@ type statements struct {
 }
 
 func prepare(ctx context.Context, db *database.DB) (s statements, err error) {
-	values := "(?,?,?)"
-	many := "INSERT INTO entries(idx, sid, leaf) VALUES " + values
-	for range rowsPerInsert - 1 {
-		many += "," + values
-	}
+	const values = "(?,?,?)"
+	many := "INSERT INTO entries(idx, sid, leaf) VALUES " + values + strings.Repeat(","+values, rowsPerInsert-1)
 	for query, stmt := range map[string]**sql.Stmt{
 		"INSERT INTO entries(idx, sid, leaf) VALUES " + values: &s.one,
 		many: &s.many,
@@ -88,11 +86,17 @@ func prepare(ctx context.Context, db *database.DB) (s statements, err error) {
 		"INSERT OR REPLACE INTO checkpoints(tile, size, note) VALUES " + values: &s.checkpoint,
 		"INSERT INTO keys(idx, public) VALUES (?,?)":                            &s.key,
 	} {
-		if *stmt, err = db.Prepare(ctx, query); err != nil {
+		if *stmt, err = db.Prepare(ctx, query); err != nil { //nolint:sqlclosecheck // closed with the database
 			return s, err
 		}
 	}
 	return s, nil
+}
+
+// run runs a prepared statement in tx.
+func run(ctx context.Context, tx *sql.Tx, s *sql.Stmt, args ...any) error {
+	_, err := tx.StmtContext(ctx, s).ExecContext(ctx, args...) //nolint:sqlclosecheck // the transaction closes it
+	return err
 }
 
 // insert is the transaction of a draft.
@@ -101,17 +105,17 @@ func (s *statements) insert(ctx context.Context, tx *sql.Tx, d *draft) error {
 		return err
 	}
 	for _, r := range d.sessions {
-		if _, err := tx.StmtContext(ctx, s.session).ExecContext(ctx, r.sid, r.name, r.first); err != nil {
+		if err := run(ctx, tx, s.session, r.sid, r.name, r.first); err != nil {
 			return fmt.Errorf("inserting session %s: %w", r.name, err)
 		}
 	}
 	for _, r := range d.tiles {
-		if _, err := tx.StmtContext(ctx, s.tile).ExecContext(ctx, r.id, r.root[:], r.sids); err != nil {
+		if err := run(ctx, tx, s.tile, r.id, r.root[:], r.sids); err != nil {
 			return fmt.Errorf("inserting tile: %w", err)
 		}
 	}
 	for _, r := range d.keys {
-		if _, err := tx.StmtContext(ctx, s.key).ExecContext(ctx, r.idx, r.public); err != nil {
+		if err := run(ctx, tx, s.key, r.idx, r.public); err != nil {
 			return fmt.Errorf("inserting key: %w", err)
 		}
 	}
@@ -120,18 +124,17 @@ func (s *statements) insert(ctx context.Context, tx *sql.Tx, d *draft) error {
 
 // insertRows inserts rows, most of them in statements of rowsPerInsert.
 func (s *statements) insertRows(ctx context.Context, tx *sql.Tx, rows []row) error {
-	one, many := tx.StmtContext(ctx, s.one), tx.StmtContext(ctx, s.many)
 	args := make([]any, 0, 3*rowsPerInsert)
 	for len(rows) > 0 {
-		stmt, n := one, 1
+		stmt, n := s.one, 1
 		if len(rows) >= rowsPerInsert {
-			stmt, n = many, rowsPerInsert
+			stmt, n = s.many, rowsPerInsert
 		}
 		args = args[:0]
 		for _, r := range rows[:n] {
 			args = append(args, r.idx, r.sid, r.leaf)
 		}
-		if _, err := stmt.ExecContext(ctx, args...); err != nil {
+		if err := run(ctx, tx, stmt, args...); err != nil {
 			return fmt.Errorf("inserting entry %d: %w", rows[0].idx, err)
 		}
 		rows = rows[n:]

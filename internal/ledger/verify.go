@@ -29,6 +29,7 @@ const (
 // String returns "invalid", "incomplete" or "valid".
 func (s Status) String() string {
 	switch s {
+	case Invalid:
 	case Incomplete:
 		return "incomplete"
 	case Valid:
@@ -59,8 +60,7 @@ type Verification struct {
 // reject makes a verification Invalid because of err.
 func (v *Verification) reject(err error) {
 	v.Status, v.Reason, v.Index = Invalid, err.Error(), -1
-	var d *Divergence
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*DivergenceError](err); ok {
 		v.Index = d.Index
 	}
 }

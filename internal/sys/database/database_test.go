@@ -116,7 +116,7 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 		}
 		return stop
 	})
-	if err != stop || count(t, db) != 0 {
+	if !errors.Is(err, stop) || count(t, db) != 0 {
 		t.Errorf("%v with %d rows, want the callback's error and none", err, count(t, db))
 	}
 	if err := db.Write(t.Context(), func(tx *sql.Tx) error {

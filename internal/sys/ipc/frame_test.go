@@ -40,11 +40,11 @@ func TestFrameRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(h, header) || !bytes.Equal(b, body) {
 			t.Errorf("%v: did not come back: %v", size, err)
 		}
-		if _, _, err := ReadFrame(&w, 1<<20, 4<<20); err != io.EOF {
+		if _, _, err := ReadFrame(&w, 1<<20, 4<<20); !errors.Is(err, io.EOF) {
 			t.Errorf("%v: at the end: %v, want io.EOF", size, err)
 		}
 		cut := whole[:rng.IntN(len(whole)-1)+1]
-		if _, _, err := ReadFrame(bytes.NewReader(cut), 1<<20, 4<<20); len(cut) < len(whole) && err != io.ErrUnexpectedEOF {
+		if _, _, err := ReadFrame(bytes.NewReader(cut), 1<<20, 4<<20); len(cut) < len(whole) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%v cut at %d: %v, want io.ErrUnexpectedEOF", size, len(cut), err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestFrameLimits(t *testing.T) {
 	}
 	lie := []byte{0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 'x'}
 	allocated := testing.AllocsPerRun(1, func() {
-		if _, _, err := ReadFrame(bytes.NewReader(lie), 0, 1<<31-1); err != io.ErrUnexpectedEOF {
+		if _, _, err := ReadFrame(bytes.NewReader(lie), 0, 1<<31-1); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("a body that did not come: %v, want io.ErrUnexpectedEOF", err)
 		}
 	})
