@@ -272,7 +272,7 @@ func (p *parser) objects(a *action, verb string) {
 	}
 	for {
 		start := p.i
-		if len(a.objects) > 0 && (!p.joint() || p.startsVerb() && !p.isProgramHere(p.peek()) || p.startsFrame()) {
+		if len(a.objects) > 0 && (!p.joint() || p.startsVerb() && !p.isProgramHere(p.peek()) || p.startsFrame() || p.gitVerbFor(verb)) {
 			p.i = start
 			return
 		}
@@ -283,6 +283,18 @@ func (p *parser) objects(a *action, verb string) {
 		}
 		a.objects = append(a.objects, o)
 	}
+}
+
+// gitVerbFor reports whether the next word is a verb of git and not something
+// that can be done to: "use read-only git operations and commit".
+func (p *parser) gitVerbFor(verb string) bool {
+	t := p.peek()
+	e, ok := words().verbs[t.low]
+	if !ok || t.group != 0 || !barely(e.sense) || verb == "" {
+		return false
+	}
+	_, fits := senses()[verb][words().nouns[t.low]]
+	return !fits
 }
 
 // questions reads whom the agent asks, and what: "ask the user questions".

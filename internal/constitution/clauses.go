@@ -184,13 +184,45 @@ func (c *compiler) leftOut(all []deed, s *statement) ([]deed, *miss) {
 	return out, nil
 }
 
-// merge joins deeds that one clause can hold without meaning more.
+// merge joins deeds that one clause can hold without meaning more: first those on
+// one type of resource, then those on different types.
 func merge(all []deed) []deed {
+	var apart, whole []deed
+	for _, d := range all {
+		if len(d.kinds) == 0 || d.rest || d.all {
+			whole = append(whole, d)
+			continue
+		}
+		for _, t := range typesOf(&d) {
+			one := d
+			one.kinds, one.on = common(d.kinds, ofType(t)), nil
+			for _, p := range d.on {
+				if p.Type == t {
+					one.on = append(one.on, p)
+				}
+			}
+			if t != act.Tool {
+				one.groups = nil
+			}
+			apart = append(apart, one)
+		}
+	}
+	out := fold(fold(apart, alike), apartTypes)
+	for i := range out {
+		if open := explicit(out[i]); len(out[i].on) > 0 && !slices.ContainsFunc(open, func(p policy.Pattern) bool { return p != (policy.Pattern{Type: p.Type}) }) {
+			out[i].on = nil
+		}
+	}
+	return append(out, fold(whole, alike)...)
+}
+
+// fold joins pairs as long as join does.
+func fold(all []deed, join func(a, b deed) (deed, bool)) []deed {
 	var out []deed
 next:
 	for _, d := range all {
 		for i := range out {
-			if m, ok := joined(out[i], d); ok {
+			if m, ok := join(out[i], d); ok {
 				out[i] = m
 				continue next
 			}
@@ -198,37 +230,51 @@ next:
 		out = append(out, d)
 	}
 	if len(out) < len(all) {
-		return merge(out)
+		return fold(out, join)
 	}
 	return out
 }
 
-func joined(a, b deed) (deed, bool) {
-	if a.rest != b.rest || a.all != b.all || a.bare != b.bare || !reflect.DeepEqual(a.when, b.when) || !reflect.DeepEqual(a.except, b.except) {
+// sameScope reports whether a and b differ at most in what they do and to what.
+func sameScope(a, b deed) bool {
+	return a.rest == b.rest && a.all == b.all && a.bare == b.bare && reflect.DeepEqual(a.when, b.when) && reflect.DeepEqual(a.except, b.except)
+}
+
+// alike joins deeds on the same type of resource.
+func alike(a, b deed) (deed, bool) {
+	if !sameScope(a, b) || !slices.Equal(typesOf(&a), typesOf(&b)) {
 		return a, false
 	}
 	sameTools, sameKinds, sameOn := slices.Equal(a.tools, b.tools), slices.Equal(a.kinds, b.kinds), slices.Equal(a.on, b.on)
 	sameGroups := slices.Equal(a.groups, b.groups)
 	switch {
-	case sameTools && sameKinds && sameOn && sameGroups:
-		return a, true
+	case sameTools && sameOn && sameGroups:
+		if len(a.kinds) > 0 && len(b.kinds) > 0 {
+			a.kinds = ordered(append(slices.Clone(a.kinds), b.kinds...))
+		} else {
+			a.kinds = nil
+		}
+	case sameTools && sameOn && sameKinds && len(a.groups) > 0 && len(b.groups) > 0:
+		a.groups = union(a.groups, b.groups)
 	case sameKinds && sameOn && sameGroups && len(a.tools) > 0 && len(b.tools) > 0:
 		a.tools = union(a.tools, b.tools)
-		return a, true
-	case !sameTools || len(a.kinds) == 0 || len(b.kinds) == 0:
-		return a, false
-	case sameKinds && sameGroups && len(a.on) > 0 && len(b.on) > 0 && !slices.ContainsFunc(append(slices.Clone(a.on), b.on...), func(p policy.Pattern) bool { return p.Not }):
-		a.on = union(a.on, b.on)
-		return a, true
-	case sameKinds && sameGroups && (len(a.on) == 0 || len(b.on) == 0):
+	case sameTools && sameKinds && sameGroups && (len(a.on) == 0 || len(b.on) == 0):
 		a.on = nil
-		return a, true
-	case sameOn && (sameGroups || !common2(typesOf(&a), typesOf(&b))):
-	case common2(typesOf(&a), typesOf(&b)):
-		return a, false
+	case sameTools && sameKinds && sameGroups && !slices.ContainsFunc(append(slices.Clone(a.on), b.on...), func(p policy.Pattern) bool { return p.Not }):
+		a.on = union(a.on, b.on)
 	default:
-		a.on = append(explicit(a), explicit(b)...)
+		return a, false
 	}
+	return a, true
+}
+
+// apartTypes joins deeds on different types of resource.
+func apartTypes(a, b deed) (deed, bool) {
+	if !sameScope(a, b) || !slices.Equal(a.tools, b.tools) || len(a.kinds) == 0 || len(b.kinds) == 0 ||
+		slices.ContainsFunc(typesOf(&a), func(t act.ResourceType) bool { return slices.Contains(typesOf(&b), t) }) {
+		return a, false
+	}
+	a.on = append(explicit(a), explicit(b)...)
 	a.groups = union(a.groups, b.groups)
 	a.kinds = ordered(append(slices.Clone(a.kinds), b.kinds...))
 	return a, true
@@ -255,10 +301,6 @@ func union[T comparable](a, b []T) []T {
 		}
 	}
 	return out
-}
-
-func common2(a, b []act.ResourceType) bool {
-	return slices.ContainsFunc(a, func(t act.ResourceType) bool { return slices.Contains(b, t) })
 }
 
 // complete takes the complements: "any other" of the clauses before, "everything
@@ -317,6 +359,9 @@ func lookups(cl *policy.Clause) []policy.Exception {
 func (c *compiler) everythingElse(d *draft) {
 	d.Rest = policy.RestAll
 	d.Kinds, d.On, d.Groups = nil, nil, nil
+	if d.Modality == policy.MustAsk {
+		d.Modality = policy.MayWithApproval // there is nothing else that would allow it
+	}
 	if d.Modality == policy.MustNever {
 		return
 	}

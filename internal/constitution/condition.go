@@ -13,6 +13,7 @@ import (
 type conditions struct {
 	when    []policy.Condition
 	unless  []policy.Condition // "without force": all together leave an effect out
+	tools   []string           // "using git.*"
 	hours   [][2]int64         // "outside 9 to 17": hours that leave an effect out
 	limit   *policy.Limit
 	expires *time.Time
@@ -37,7 +38,7 @@ type exception struct {
 }
 
 func (c *conditions) empty() bool {
-	return len(c.when) == 0 && len(c.unless) == 0 && len(c.hours) == 0 && c.limit == nil && c.expires == nil && len(c.except) == 0 && !c.only
+	return len(c.when) == 0 && len(c.unless) == 0 && len(c.hours) == 0 && len(c.tools) == 0 && c.limit == nil && c.expires == nil && len(c.except) == 0 && !c.only
 }
 
 // condition reads one condition, exception, limit, end, reason or phrase about
@@ -55,7 +56,7 @@ func (p *parser) condition(c *conditions) bool {
 		p.i++
 		p.accept("but", "and")
 	}
-	if p.reason(c) || p.exceptions(c) || p.touched(c) || p.limit(c) || p.until(c) || p.hoursOfDay(c) || p.argument(c) {
+	if p.reason(c) || p.exceptions(c) || p.touched(c) || p.limit(c) || p.until(c) || p.hoursOfDay(c) || p.using(c) || p.argument(c) {
 		return true
 	}
 	p.i = start
@@ -417,6 +418,31 @@ func (p *parser) argument(c *conditions) bool {
 	return true
 }
 
+// using reads the tools that a clause is limited to: "using git.*".
+func (p *parser) using(c *conditions) bool {
+	start := p.i
+	if !p.accept("using", "via", "through", "with") {
+		return false
+	}
+	p.accept("the")
+	p.accept("tool", "tools")
+	n := len(c.tools)
+	for toolName(p.peek().text) && p.peek().kind == atom && !looksPath(p.peek().text) {
+		c.tools = append(c.tools, p.peek().text)
+		p.i++
+		joint := p.i
+		if !p.joint() || !toolName(p.peek().text) {
+			p.i = joint
+			break
+		}
+	}
+	if len(c.tools) == n {
+		p.i = start
+		return p.miss(start + 1)
+	}
+	return true
+}
+
 // literal reads a value: true, false, a number, or text.
 func literal(s string) any {
 	switch s {
@@ -481,7 +507,10 @@ func (p *parser) exception() (exception, bool) {
 	}
 	start := p.i
 	a := action{at: start}
-	if p.verbs(&a); len(a.verbs) > 0 {
+	if !p.namedNoun() {
+		p.verbs(&a)
+	}
+	if len(a.verbs) > 0 {
 		p.objects(&a, a.verbs[len(a.verbs)-1].sense)
 		a.end = p.i
 		e.action, e.end = &a, p.i

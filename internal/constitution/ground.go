@@ -179,7 +179,9 @@ func (g *grounder) classOfPlace(v verbUse, o *object) string {
 		return "page"
 	case "do":
 		return "any"
-	case "contact", "run", "install":
+	case "contact":
+		return "site"
+	case "run", "install":
 		return "any"
 	}
 	for _, m := range o.mods {
@@ -271,7 +273,7 @@ func (g *grounder) special(v verbUse, o *object, class string) ([]deed, bool) {
 		return []deed{{tools: []string{"git.git_" + class}, kinds: []act.Kind{act.GitRewrite}}}, true
 	case v.sense == "create" && class == "tag":
 		return g.operation(verbUse{at: v.at, sense: "tag", op: "tag"}, o), true
-	case class == "memory" || class == "-" && contains(" remember forget recall ", v.sense):
+	case class == "memory" || class == "op" && v.sense == "remember":
 		return g.memory(v, o, class)
 	}
 	return nil, false
@@ -433,7 +435,7 @@ func (g *grounder) implied(o *object, class string) ([]act.Kind, bool) {
 			return nil, false
 		}
 		kinds := ofType(act.Path)
-		if class == "folder" || class == "any" {
+		if class == "folder" || class == "any" || class == "file" && o.class == "" {
 			kinds = ofType(act.Path, act.Repo)
 		}
 		return kinds, true
@@ -567,6 +569,12 @@ func (g *grounder) toolNames(o *object) []string {
 // conditions adds the conditions of a to d.
 func (g *grounder) conditions(d *deed, a action) {
 	c := a.cond
+	if len(c.tools) > 0 {
+		if len(d.tools) > 0 {
+			g.fail(a.at, "", "the sentence names tools twice")
+		}
+		d.tools = c.tools
+	}
 	d.when = append(d.when, c.when...)
 	if i := slices.IndexFunc(c.when, func(w policy.Condition) bool { return w.Fact == "arg:/force" && w.Value == true }); i >= 0 && slices.Contains(d.kinds, act.GitPush) {
 		d.kinds, d.when = []act.Kind{act.GitForce}, slices.Delete(d.when, i, i+1)

@@ -342,7 +342,15 @@ func (p *parser) startsVerb() bool {
 		return false
 	}
 	next := p.peekAt(1)
-	return next.at >= 0 && next.kind != punct && !next.is("and") && !next.is("or")
+	return next.at >= 0 && next.kind != punct && !next.is("and") && !next.is("or") && !p.namedNoun()
+}
+
+// namedNoun reports whether a noun with a name of its own stands here, which may
+// look like a verb: "branches named agent/*".
+func (p *parser) namedNoun() bool {
+	t := p.peek()
+	_, noun := words().nouns[t.low]
+	return noun && t.group == 0 && contains(" named starting ending ", p.peekAt(1).low)
 }
 
 // noun reads the noun itself and the names after it: "branches named agent/*",

@@ -335,7 +335,7 @@ func remotePattern(n name, class string) (policy.Pattern, string) {
 		return pat, "names a remote by its nickname: write \"main of github.com/me/repo\""
 	case strings.Contains(strings.TrimSuffix(s, "*"), "*"):
 		return pat, "is a pattern that is not understood: * may stand at the end of a branch"
-	case strings.ContainsAny(s, " ~^:?[\\") || strings.HasPrefix(s, "-") || strings.HasPrefix(s, "/"):
+	case strings.ContainsAny(s, " ~^:?[\\") || strings.HasPrefix(s, "-") || looksPath(s):
 		return pat, "is not a branch"
 	}
 	pat.Ref = "refs/heads/" + s

@@ -36,7 +36,7 @@ fetch      page=fetch site=fetch file=fetch data=fetch any=fetch package=install
 send       -=send request=send any=send,message data=send,message code=send,message file=send,message email=message
 email      -=message person=message any=message
 contact    site=N|N,G page=N|N,G network=N|N,G,install,message any=N|N,G,install,message person=message remote=G
-access     file=|P folder=|P code=|P any=|P,M credential=|P secret=|use-secret,P page=N|N,G site=N|N,G network=N|N,G,install,message tool=call memory=recall,remember repo=|M
+access     file=|P,M folder=|P,M code=|P any=|P,M credential=|P secret=|use-secret,P page=N|N,G site=N|N,G network=N|N,G,install,message tool=call memory=recall,remember repo=|M
 install    package=install any=install program=install
 add        package=install file=create folder=create branch=git-branch tag=git-branch memory=remember
 commit     -=git-commit change=git-commit file=git-commit any=git-commit code=git-commit

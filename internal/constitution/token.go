@@ -255,7 +255,7 @@ func trimEnd(text string) (body, tail string) {
 		c := text[n-1]
 		if c == '*' || c == '_' {
 			inner := strings.TrimRight(text[:n], string(c))
-			if inner == "" || strings.ContainsAny(inner, "/*") || strings.HasSuffix(inner, ".") && n == len(text) && c == '*' && !strings.HasSuffix(text, "**") {
+			if inner == "" || strings.ContainsAny(inner, "/*") || strings.HasSuffix(inner, ".") && c == '*' && len(inner) == n-1 {
 				return text[:n], text[n:]
 			}
 			n = len(inner)
