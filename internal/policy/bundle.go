@@ -105,7 +105,9 @@ func readFiles(fsys fs.FS) (map[string][]byte, error) {
 			return err
 		case d.IsDir() && (name == "." || name == folderAnnotation):
 			return nil
-		case !bundleFile(name) || !d.Type().IsRegular():
+		case bundleFile(name) && !d.Type().IsRegular():
+			return fmt.Errorf("%s: it is no regular file", name)
+		case !bundleFile(name):
 			msg := fmt.Sprintf("%s: no such file belongs in a bundle", name)
 			if near := strictjson.Nearest(name, bundleNames); near != "" && near != name {
 				msg += fmt.Sprintf("; did you mean %s?", near)

@@ -148,17 +148,16 @@ func missingFrom(tools, known []string) []string {
 	})
 }
 
+// unknownTools returns the tools of c that are not among known, and "server.*"
+// of a server that has none.
 func (c *Clause) unknownTools(known []string) []string {
 	if known == nil {
 		return nil
 	}
-	for _, t := range known {
-		server, _, _ := strings.Cut(t, ".")
-		if slices.Contains(c.Tools, server+".*") {
-			known = append(known[:len(known):len(known)], server+".*")
-		}
-	}
-	return missingFrom(c.Tools, known)
+	return slices.DeleteFunc(slices.Clone(c.Tools), func(t string) bool {
+		server, all := strings.CutSuffix(t, "*")
+		return slices.ContainsFunc(known, func(k string) bool { return k == t || all && strings.HasPrefix(k, server) })
+	})
 }
 
 // lists returns the lists that c names.

@@ -12,8 +12,8 @@
 //	    says that it is not; a call that uses one that is not is denied.
 //	D3  What cannot be told is a Doubt. A tool with a Doubt has no group, and so
 //	    counts as all but observing.
-//	D4  Descriptions and hints of a server add roles and doubts. They never make
-//	    a role plain, take an effect away or give a group.
+//	D4  Descriptions and hints of a server add roles, effects and doubts. They
+//	    never make a role plain, take an effect away or give a group.
 //	D5  The same list gives the same draft, and no list makes one without bound.
 package draft
 
@@ -38,6 +38,12 @@ const (
 	maxName   = 128  // bytes of the name of a tool or of a member
 	maxText   = 4096 // bytes looked at of a description
 )
+
+// Somewhere stands for an address that nothing tells: the draft of a tool that may
+// send something, to whom no argument says, has the effect of sending it there.
+// The name cannot exist (RFC 2606), so no clause means it, and the call is not
+// allowed for its other effects alone. Whoever knows better takes it out.
+const Somewhere = "https://unknown.invalid/"
 
 // A Doubt is what the rules could not tell of a tool.
 type Doubt struct {
@@ -119,6 +125,7 @@ type tool struct {
 	git    bool // it is of a server for git
 	repo   bool // an argument names a repository
 	hosted bool // repositories are named as a hosting service names them
+	abroad bool // it may reach beyond this machine, and no argument says where to
 }
 
 func draftTool(server, name string, def map[string]any) (policy.ToolAnnotation, []Doubt, bool) {
@@ -140,12 +147,15 @@ func draftTool(server, name string, def map[string]any) (policy.ToolAnnotation, 
 		t.draftArg(l)
 	}
 	out := policy.ToolAnnotation{Args: t.args}
-	remote := t.hints(def)
+	if t.hints(def) {
+		out.Reads = []act.Label{act.LabelUntrusted}
+	}
 	if t.does == observes && len(t.doubts) == 0 {
 		out.Group = act.Observe
 	}
-	if remote {
-		out.Reads = []act.Label{act.LabelUntrusted}
+	effects := slices.ContainsFunc(slices.Collect(maps.Values(t.args)), func(a policy.Arg) bool { return len(a.Effects) > 0 })
+	if effects && (t.abroad || t.does&unclear != 0) {
+		out.Effects = []policy.Implied{{Kind: act.Send, On: Somewhere}}
 	}
 	return out, t.doubts, true
 }
@@ -199,16 +209,19 @@ func (t *tool) choices() {
 
 // settle decides what is taken for the verb of the tool.
 func (t *tool) settle() {
-	if (t.git || t.repo) && !t.hosted && t.does != observes {
-		t.does |= unclear
-		t.doubt("", "it works on a repository, and effects on repositories and remotes are not drafted")
+	why := ""
+	switch {
+	case (t.git || t.repo) && !t.hosted && t.does != observes:
+		why = "it works on a repository, and effects on repositories and remotes are not drafted"
+	case t.does == 0:
+		why = "nothing in its name says what it does"
+	case t.does&unclear != 0:
+		why = "its name does not say clearly what it does"
+	default:
+		return
 	}
-	if t.does == 0 {
-		t.does = unclear
-		t.doubt("", "nothing in its name says what it does, so the widest effects are assumed")
-	} else if t.does&unclear != 0 {
-		t.doubt("", "what it does is not clear, so the widest effects are assumed")
-	}
+	t.does |= unclear
+	t.doubt("", why+", so the widest effects are assumed")
 }
 
 // draftArg gives l its role, and the effects that follow from it.
@@ -221,6 +234,7 @@ func (t *tool) draftArg(l leaf) {
 	if why != "" {
 		t.doubt(pointer, why)
 	}
+	t.abroad = t.abroad || why == aRemote.why || why == aPackage.why
 	a := policy.Arg{Role: role}
 	switch role {
 	case policy.RolePath:
@@ -240,24 +254,26 @@ func (t *tool) draftArg(l leaf) {
 }
 
 // hints looks for signs in the rest of the definition that the name of the tool
-// says too little, and reports whether its results may be written by strangers.
-func (t *tool) hints(def map[string]any) (remote bool) {
+// says too little, and reports whether strangers may have written its results.
+func (t *tool) hints(def map[string]any) (strangers bool) {
 	hints, _ := def["annotations"].(map[string]any)
-	yes := func(hint string) bool { b, ok := hints[hint].(bool); return ok && b }
-	no := func(hint string) bool { b, ok := hints[hint].(bool); return ok && !b }
-	for _, a := range t.args {
-		remote = remote || a.Role == policy.RoleURL || a.Role == policy.RoleHost
-	}
-	about, _ := def["description"].(string)
-	abroad := yes("openWorldHint") || t.does&fetches != 0 ||
-		slices.ContainsFunc(t.words, func(w string) bool { return webWords[w] }) || speaksOfWeb.MatchString(clip(about, maxText))
-	if t.does == observes && (yes("destructiveHint") || no("readOnlyHint")) {
+	says := func(hint string, value bool) bool { b, ok := hints[hint].(bool); return ok && b == value }
+	if t.does == observes && (says("destructiveHint", true) || says("readOnlyHint", false)) {
 		t.doubt("", "its name says that it only looks, and its hints say otherwise")
 	}
-	if abroad && !remote && t.does == observes {
+	about, _ := def["description"].(string)
+	reaches := t.does&(fetches|sends) != 0 || says("openWorldHint", true) ||
+		slices.ContainsFunc(t.words, func(w string) bool { return webWords[w] }) || speaksOfWeb.MatchString(clip(about, maxText))
+	named := false // where to
+	for _, a := range t.args {
+		strangers = strangers || a.Role == policy.RoleURL || a.Role == policy.RoleHost
+		named = named || a.Role == policy.RoleURL || a.Role == policy.RoleHost || a.Role == policy.RoleRecipient
+	}
+	if reaches && !named {
+		t.abroad = true
 		t.doubt("", "it may reach beyond this machine, and no argument says where to")
 	}
-	return remote || abroad
+	return strangers || reaches
 }
 
 // goodName reports whether clients can call a tool by that name.

@@ -186,7 +186,7 @@ func definition() *rapid.Generator[any] {
 			case 3:
 				s["$ref"] = rapid.SampledFrom([]string{"#", "#/properties/path", "#/nowhere", "other"}).Draw(t, "ref")
 			case 4, 5:
-				s["items"] = schema(depth - 1).Draw(t, "items")
+				s["items"] = schema(depth-1).Draw(t, "items")
 			case 6:
 				s[rapid.SampledFrom([]string{"anyOf", "allOf"}).Draw(t, "of")] = rapid.SliceOfN(schema(depth-1), 1, 2).Draw(t, "branches")
 			default:

@@ -197,8 +197,8 @@ func (w *walker) members(schema map[string]any, at place, s *shape) {
 	// No members at all are said of the arguments of many tools, and of nothing else.
 	s.named = s.named || len(props) > 0 || at.pointer == "" && props != nil
 	for _, name := range slices.Sorted(maps.Keys(props)) {
-		if name == "" || len(name) > maxName {
-			w.doubt(at.pointer, "it has a member whose name is empty or too long, which is not covered")
+		if name == "" || len(name) > maxName || name != "*" && strings.Contains(name, "*") {
+			w.doubt(at.pointer, "it has a member whose name no pointer can have, so a call that uses it is denied")
 			continue
 		}
 		w.value(props[name], place{pointer: at.pointer + "/" + strictjson.Escape(name), name: name, depth: at.depth + 1})

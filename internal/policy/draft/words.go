@@ -217,7 +217,7 @@ func (t *tool) byName(name []string) sense {
 	}
 	for _, w := range name[:len(name)-1] {
 		if s, ok := noun(w); ok && s.role != policy.RoleHost && s != aTarget && s != aRemote && s != aLanguage {
-			return sense{s.role, orElse(s.why, "its name speaks of one and may mean something else")}
+			return sense{s.role, orElse(s.why, "its name hints at that, and may mean something else")}
 		}
 	}
 	return compound(last)
@@ -282,7 +282,7 @@ func compound(word string) sense {
 	word = singular(word)
 	for _, n := range []string{"path", "dir", "file", "folder", "directory", "url", "uri"} {
 		if before, ok := strings.CutSuffix(word, n); ok && len(before) > 2 && word != "profile" {
-			return sense{nouns[n].role, "its name ends like one and may mean something else"}
+			return sense{nouns[n].role, "its name hints at that, and may mean something else"}
 		}
 	}
 	return sense{role: policy.RolePlain}
@@ -299,7 +299,7 @@ func byWords(l leaf) sense {
 	if l.format == "password" {
 		return aSecret
 	}
-	const why = "its description speaks of one"
+	const why = "only its description says so"
 	told := sense{role: policy.RolePlain}
 	switch {
 	case aboutCommand.MatchString(l.about):
