@@ -321,7 +321,7 @@ func openCursor[T any](ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) (T,
 	}
 	c := &cursor[T]{rows: rows, scan: scan}
 	if err := c.next(); err != nil {
-		rows.Close()
+		rows.Close() //nolint:sqlclosecheck // otherwise it stays open
 		return nil, err
 	}
 	return c, nil
