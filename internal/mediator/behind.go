@@ -202,15 +202,9 @@ func (s *server) prepare(ctx context.Context, l *link, report string) error {
 	s.mu.Lock()
 	s.report = report
 	s.mu.Unlock()
-	o, err := s.era.open(ctx, l, s.o.Version)
+	raw, err := definitionsOf(ctx, l, s.era, s.o.Version)
 	if err != nil {
 		return err
-	}
-	raw := emptyList
-	if o.tools {
-		if raw, err = fetch(ctx, l); err != nil {
-			return fmt.Errorf("reading its tools: %w", err)
-		}
 	}
 	return s.publish(ctx, raw)
 }

@@ -1,0 +1,57 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Definitions starts s in a process of its own, reads what tools it lists, and
+// stops it again. It returns all pages as one list, {"tools":[…]}, with each
+// definition as the server sent it, and the report of what confined the process.
+//
+// The list is for a person who wants to know what a server offers. Nobody decided
+// that it may be seen, so it must not reach an agent. Of o, Decider, Servers and
+// what concerns calls are not used; StartTimeout bounds the whole. An error holds
+// no word of the server but what it answered in place of its tools; what it wrote
+// to standard error goes to o.Log.
+func Definitions(ctx context.Context, o Options, s Server) (list []byte, report string, err error) {
+	if o.Starter == nil {
+		return nil, "", errors.New("reading tools: it needs a starter")
+	}
+	if err := CheckName(s.Name); err != nil {
+		return nil, "", fmt.Errorf("reading tools: %w", err)
+	}
+	o = o.withDefaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, errors.New("it took too long"))
+	defer cancel()
+	p, err := o.Starter.Start(ctx, s)
+	if err != nil {
+		return nil, "", err
+	}
+	l := newLink(s.Name, p, o.MaxResult, o.Log, func() {})
+	list, err = definitionsOf(ctx, l, sessions{}, o.Version)
+	l.stop(o.StopGrace)
+	if err != nil {
+		o.Log.Warn("server did not list its tools", "server", s.Name, "err", err, "stderr", l.err.String())
+		return nil, p.Report, fmt.Errorf("asking server %s for its tools: %w", s.Name, err)
+	}
+	return list, p.Report, nil
+}
+
+// definitionsOf opens l and reads its tools; a server that offers none has an
+// empty list.
+func definitionsOf(ctx context.Context, l *link, era serverEra, version string) ([]byte, error) {
+	o, err := era.open(ctx, l, version)
+	if err != nil {
+		return nil, err
+	}
+	if !o.tools {
+		return emptyList, nil
+	}
+	raw, err := fetch(ctx, l)
+	if err != nil {
+		return nil, fmt.Errorf("reading its tools: %w", err)
+	}
+	return raw, nil
+}
