@@ -384,3 +384,15 @@ func update(t *testing.T, file string, data []byte) {
 		t.Fatal(err)
 	}
 }
+
+func BenchmarkDraft(b *testing.B) {
+	for _, c := range captures(b) {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := Draft(c.Annotation, c.list); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
