@@ -30,7 +30,7 @@ type leaf struct {
 	kind       strictjson.Kind
 	start, end int    // -1 for a default
 	text       string // of a string: its value; of a number: as written
-	arg        policy.Arg
+	arg        *policy.Arg
 	pattern    string // the annotation pointer that covers it
 }
 
@@ -55,6 +55,9 @@ func (a *arguments) add(v strictjson.Value, cover *coverage) error {
 		return nil // the empty object
 	}
 	a.members = true
+	if len(a.leaves) == maxLeaves {
+		return &Error{Pointer: v.Pointer, Why: fmt.Sprintf("is more than the %d-th value of this call", maxLeaves)}
+	}
 	l := leaf{pointer: v.Pointer, kind: v.Kind, start: v.Start, end: v.End}
 	switch v.Kind {
 	case strictjson.String:
@@ -113,7 +116,7 @@ func (a *arguments) addDefaults(ann *policy.ToolAnnotation) error {
 		if present && a.leaves[given].kind != strictjson.Null || !present && a.beneath(p) {
 			continue
 		}
-		l := leaf{pointer: p, start: -1, arg: arg, pattern: p}
+		l := leaf{pointer: p, start: -1, arg: &arg, pattern: p}
 		if present {
 			l.start, l.end = a.leaves[given].start, a.leaves[given].end
 		}
@@ -234,12 +237,20 @@ func number(v any) (string, bool) {
 	return "", false
 }
 
+// maxDeepFacts is how many arguments there may be for those beneath others to be
+// facts too.
+const maxDeepFacts = 4096
+
 // facts returns the arguments for policy: long strings and fractions are absent,
-// integers that no policy can hold are an error.
+// as is what lies deeper in very many; integers that no policy can hold are an
+// error.
 func (a *arguments) facts() (map[string]any, error) {
 	facts := make(map[string]any, len(a.leaves))
 	for i := range a.leaves {
 		l := &a.leaves[i]
+		if len(a.leaves) > maxDeepFacts && strings.LastIndexByte(l.pointer, '/') > 0 {
+			continue
+		}
 		switch l.kind {
 		case strictjson.String:
 			if len(l.text) <= maxFact {

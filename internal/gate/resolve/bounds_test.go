@@ -26,6 +26,20 @@ func TestR5Bounds(t *testing.T) {
 		_, err := g.view.Call(Call{Tool: "s.t", Args: []byte(args), Annotation: ann, Dir: g.view.Workspace})
 		return err
 	}
+	ann := &policy.ToolAnnotation{Args: map[string]policy.Arg{"/c": {Role: policy.RoleCommand, Effects: []act.Kind{act.Execute}}, "/n": {Role: policy.RolePlain}}}
+	words := func(n int) error {
+		args := fmt.Sprintf(`{"c":["go"%s]}`, strings.Repeat(`,"y"`, n-1))
+		_, err := g.view.Call(Call{Tool: "s.t", Args: []byte(args), Annotation: ann, Dir: g.view.Workspace})
+		return err
+	}
+	leaves := func(n int) error {
+		args := fmt.Sprintf(`{"n":[0%s]}`, strings.Repeat(`,1`, n-1))
+		r, err := g.view.Call(Call{Tool: "s.t", Args: []byte(args), Annotation: ann, Dir: g.view.Workspace})
+		if err == nil && len(r.Facts) > 0 {
+			return fmt.Errorf("%d facts", len(r.Facts))
+		}
+		return err
+	}
 	deepCommands := &commands{view: g.view, dir: g.view.Workspace, nested: maxNested}
 	bigConfig, fifo, links := g.root+"/big", g.root+"/fifo", g.root+"/w/long"
 	err := errors.Join(os.WriteFile(bigConfig, make([]byte, maxConfig+1), 0o600), exec.Command("mkfifo", fifo).Run(),
@@ -57,6 +71,9 @@ func TestR5Bounds(t *testing.T) {
 		{"commands", line(strings.Repeat("go;", maxCommands+1)), "more than 256 commands"},
 		{"nesting", deepCommands.inner("go"), "more than 8 deep"},
 		{"values", call(nil, maxValues+1), "more than the 1024-th"},
+		{"words", words(maxValues + 1), "more than the 1024-th"},
+		{"leaves", leaves(maxLeaves + 1), "more than the 100000-th"},
+		{"many leaves", leaves(maxDeepFacts + 1), ""},
 		{"effects", call(everyKind, maxValues), "more than 8192 effects"},
 		{"a configuration", bigErr, "larger than"},
 		{"a pipe as configuration", fifoErr, "no regular file"},

@@ -12,16 +12,17 @@ import (
 // coverage finds the annotation of concrete pointers.
 type coverage struct {
 	args     map[string]policy.Arg
-	patterns [][]string // split, built when first needed
-	names    []string   // the pointers of patterns
+	used     map[string]*policy.Arg // those that were found
+	patterns [][]string             // split, built when first needed
+	names    []string               // the pointers of patterns
 }
 
 // find returns the annotation pointer that covers pointer: the longest, and of
 // equally long ones the one that is exact earliest. An empty value is also
 // covered by a pattern for what could be in it.
-func (c *coverage) find(pointer string, empty bool) (pattern string, arg policy.Arg, ok bool) {
-	if arg, ok := c.args[pointer]; ok && !strings.ContainsAny(pointer, "*") {
-		return pointer, arg, true
+func (c *coverage) find(pointer string, empty bool) (pattern string, arg *policy.Arg, ok bool) {
+	if _, ok := c.args[pointer]; ok && !strings.Contains(pointer, "*") {
+		return pointer, c.use(pointer), true
 	}
 	c.split()
 	tokens := strings.Split(pointer[1:], "/")
@@ -32,9 +33,22 @@ func (c *coverage) find(pointer string, empty bool) (pattern string, arg policy.
 		}
 	}
 	if best < 0 {
-		return "", policy.Arg{}, false
+		return "", nil, false
 	}
-	return c.names[best], c.args[c.names[best]], true
+	return c.names[best], c.use(c.names[best]), true
+}
+
+// use returns the annotation at a pattern; leaves share it.
+func (c *coverage) use(pattern string) *policy.Arg {
+	if a, ok := c.used[pattern]; ok {
+		return a
+	}
+	if c.used == nil {
+		c.used = map[string]*policy.Arg{}
+	}
+	arg := c.args[pattern]
+	c.used[pattern] = &arg
+	return &arg
 }
 
 func (c *coverage) split() {

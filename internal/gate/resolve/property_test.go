@@ -159,6 +159,14 @@ func TestFS03FS05Swaps(t *testing.T) {
 	}
 }
 
+// configPieces are put together to files, most of them odd.
+var configPieces = rapid.SampledFrom([]string{
+	"[core]\n", "[Remote \"o\"]", "[remote \"o\"]\n", "[remote \"q\\\"x\"]", "[url \"https://a/\"]\n", "[url \"ssh://b/\"]\n", "[remote.o]\n", "[a b]\n",
+	"url = https://x/y\n", "\tURL=gh:me/r\n", "pushurl = \"https://p/ #1\" ; c\n", "insteadOf = gh:\n", "pushInsteadOf = https://x\n",
+	"insteadof = https://x/y\n", "key\n", "key = a\\\n b\n", "key = a \\\" b\\t\n", "key = \"a;b\" c # d\n", "key\\\n", "# c\n", "; d\n", "url =\n", "1x = y\n", "k = \\x\n",
+	"\r\n", "k=v\r\n", "  ", "k = \"open\n", "k-1 = two  words  \n",
+})
+
 // TestGitReadsTheSame holds the reader of git's configuration and the rewriting
 // of remotes against git itself.
 func TestGitReadsTheSame(t *testing.T) {
@@ -184,14 +192,8 @@ func TestGitReadsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	piece := rapid.SampledFrom([]string{
-		"[core]\n", "[Remote \"o\"]", "[remote \"o\"]\n", "[remote \"q\\\"x\"]", "[url \"https://a/\"]\n", "[url \"ssh://b/\"]\n", "[remote.o]\n", "[a b]\n",
-		"url = https://x/y\n", "\tURL=gh:me/r\n", "pushurl = \"https://p/ #1\" ; c\n", "insteadOf = gh:\n", "pushInsteadOf = https://x\n",
-		"insteadof = https://x/y\n", "key\n", "key = a\\\n b\n", "key = a \\\" b\\t\n", "key = \"a;b\" c # d\n", "key\\\n", "# c\n", "; d\n", "url =\n", "1x = y\n", "k = \\x\n",
-		"\r\n", "k=v\r\n", "  ", "k = \"open\n", "k-1 = two  words  \n",
-	})
 	rapid.Check(t, func(rt *rapid.T) {
-		text := strings.Join(rapid.SliceOfN(piece, 0, 12).Draw(rt, "pieces"), "")
+		text := strings.Join(rapid.SliceOfN(configPieces, 0, 12).Draw(rt, "pieces"), "")
 		name := filepath.Join(dir, "cfg")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			rt.Fatal(err)

@@ -29,7 +29,7 @@ import (
 )
 
 // A View is the file system as one session sees it. All paths in it are
-// absolute and real; see [View.Real].
+// absolute and real.
 type View struct {
 	Workspace string
 	Home      string   // of the person; "~" in an argument
@@ -54,7 +54,8 @@ type Resolution struct {
 
 // The bounds of one call.
 const (
-	maxValues  = 1024     // arguments that name a resource
+	maxLeaves  = 100_000  // strings, numbers and literals
+	maxValues  = 1024     // of them that name a resource; also the words of one command
 	maxEffects = 8192     // before duplicates are dropped
 	maxFact    = 64 << 10 // bytes of a string that becomes a fact
 )
@@ -154,7 +155,7 @@ type resolver struct {
 
 // A target is one value that names a resource, resolved.
 type target struct {
-	arg     policy.Arg
+	arg     *policy.Arg
 	pattern string  // the annotation pointer that covers it
 	pointer string  // concrete
 	leaves  []int   // the leaves it was read from: one, or the elements of an argv
@@ -206,14 +207,15 @@ func (r *resolver) addTarget(i int) error {
 	if l.arg.Role == policy.RoleCommand {
 		pointer = prefix(l.pointer, strings.Count(l.pattern, "/"))
 	}
-	if t, ok := r.targets[pointer]; ok {
+	t, ok := r.targets[pointer]
+	if ok && len(t.leaves) < maxValues {
 		t.leaves = append(t.leaves, i)
 		return nil
 	}
-	if len(r.order) == maxValues {
+	if ok || len(r.order) == maxValues {
 		return &Error{Pointer: l.pointer, Why: fmt.Sprintf("is more than the %d-th value that names something; split the call", maxValues)}
 	}
-	t := &target{arg: l.arg, pattern: l.pattern, pointer: pointer, leaves: []int{i}}
+	t = &target{arg: l.arg, pattern: l.pattern, pointer: pointer, leaves: []int{i}}
 	r.targets[pointer] = t
 	r.order = append(r.order, t)
 	return nil

@@ -87,11 +87,14 @@ func (c *commands) execute(program string, argv []string) error {
 	return nil
 }
 
+// maxParts is how often an argument like "--file=a:b" is taken apart.
+const maxParts = 4
+
 // named adds a read of every argument that names our own state or credentials:
 // what a program does with a path is not known, but these are never only words.
 func (c *commands) named(args []string) {
 	for _, a := range args {
-		for {
+		for range maxParts {
 			p, err := c.view.place(a, c.dir)
 			if err == nil {
 				class := c.view.classOfPath(p.path, act.Read, false)
@@ -100,7 +103,7 @@ func (c *commands) named(args []string) {
 				}
 			}
 			i := strings.IndexAny(a, "=@:,")
-			if i < 0 || len(a) > maxPath {
+			if i < 0 {
 				break
 			}
 			a = a[i+1:]
