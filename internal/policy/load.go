@@ -18,8 +18,6 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
-
-	"ringfence/internal/act"
 )
 
 // Bounds on the text of a layer. They keep parsing within a few milliseconds and
@@ -92,16 +90,6 @@ type rule struct {
 // A kindSet is a set of kinds, by their place in act.Kinds().
 type kindSet uint32
 
-func kindsOf(ks ...act.Kind) kindSet {
-	var s kindSet
-	for i, k := range allKinds {
-		if slices.Contains(ks, k) {
-			s |= 1 << i
-		}
-	}
-	return s
-}
-
 func (s kindSet) each(f func(i int)) {
 	for ; s != 0; s &= s - 1 {
 		f(bits.TrailingZeros32(uint32(s)))
@@ -111,8 +99,10 @@ func (s kindSet) each(f func(i int)) {
 // Load parses, validates and binds layers, the granting one and those below it,
 // and adds bedrock. Without a granting layer everything is denied. An error
 // names file and line.
-func Load(layers []Layer, b Binding) (*Policy, error) {
-	v, err := newValidator(schemaText)
+func Load(layers []Layer, b Binding) (*Policy, error) { return load(schemaText, layers, b) }
+
+func load(schema []byte, layers []Layer, b Binding) (*Policy, error) {
+	v, err := newValidator(schema)
 	if err != nil {
 		return nil, err
 	}

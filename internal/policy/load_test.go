@@ -101,6 +101,12 @@ func TestNoPolicy(t *testing.T) {
 	}
 }
 
+func TestLoadBadSchema(t *testing.T) {
+	if _, err := load([]byte("entity"), nil, Binding{}); err == nil || !strings.HasPrefix(err.Error(), "reading schema: ") {
+		t.Error(err)
+	}
+}
+
 func TestHash(t *testing.T) {
 	base := Layer{Text: []byte("permit (principal, action, resource in List::\"l\");"), Lists: map[string]List{"l": {Members: []string{"/a"}}}}
 	load := func(l Layer, b Binding, more ...Layer) string {

@@ -1,12 +1,10 @@
 package policy
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -362,9 +360,6 @@ func valueOf(v any) (types.Value, error) {
 		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 {
 			return types.Long(v), nil
 		}
-	case json.Number:
-		n, err := strconv.ParseInt(string(v), 10, 64)
-		return types.Long(n), err
 	}
 	return nil, errors.New("the value is no text, whole number or boolean")
 }

@@ -329,13 +329,15 @@ func (c *scene) value(n ast.IsNode) (types.Value, knowledge) {
 	return nil, other
 }
 
-func (c *scene) attribute(name types.String) (types.Value, knowledge) {
+// attribute returns an attribute of the resource. One that is absent is read by no
+// rule that was validated, and is left to Cedar to report.
+func (c *scene) attribute(name types.String) (val types.Value, known knowledge) {
 	for _, v := range c.res.values {
 		if nameTexts[v.name] == name {
-			return v.val, given
+			val, known = v.val, given
 		}
 	}
-	return nil, other
+	return val, known
 }
 
 // same reports whether an attribute is the same for the whole region. The class
