@@ -64,3 +64,16 @@ func TestCedar(t *testing.T) {
 		t.Errorf("%s is not what comes out; look at what differs with -update", file)
 	}
 }
+
+func TestValues(t *testing.T) {
+	for _, v := range []any{int(3), int64(3), float64(3)} {
+		if got, err := valueOf(v); err != nil || got.String() != "3" {
+			t.Errorf("%T: %v %v", v, got, err)
+		}
+	}
+	for _, v := range []any{3.5, 1e300, []string{"x"}} {
+		if got, err := valueOf(v); err == nil {
+			t.Errorf("%v: %v", v, got)
+		}
+	}
+}
