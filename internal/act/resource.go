@@ -39,6 +39,9 @@ const (
 	FactAgeHours  = "ageHours" // Package: int64, whole hours since publication
 	FactExists    = "exists"   // Path: bool, something is there now
 	FactNewRepo   = "new"      // Repo: bool, the effect makes the repository
+	// FactConfigured: Remote: true where the configuration of the repository
+	// names it, else absent.
+	FactConfigured = "configured"
 )
 
 // String returns the canonical text.

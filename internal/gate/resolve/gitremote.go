@@ -19,6 +19,7 @@ type remoteURL struct {
 	dispatch string // for git
 	local    string // real path, for a repository on this machine
 	host     weburl.Host
+	known    bool // the configuration of the repository names it
 }
 
 // A remoteSubject is a remote: several URLs if git would push to several.
@@ -94,6 +95,7 @@ func (v View) findRemote(c gitConfig, repo repoSubject, text, dir string, push b
 		if len(again) != 1 || again[0] != u.dispatch {
 			return nil, bad("", "leads to %q, which git's configuration rewrites once more", raw)
 		}
+		u.known = s.name != "" || v.configured(c, u, dir, push)
 		s.urls = append(s.urls, u)
 	}
 	if len(s.urls) == 0 {
@@ -102,6 +104,18 @@ func (v View) findRemote(c gitConfig, repo repoSubject, text, dir string, push b
 	s.forces = c.isTrue("remote", name, "mirror")
 	s.byName = s.forces
 	return s, nil
+}
+
+// configured reports whether a remote that c names leads to u.
+func (v View) configured(c gitConfig, u remoteURL, dir string, push bool) bool {
+	for _, name := range c.remotes() {
+		for _, raw := range c.rewrite(c.list("remote", name, "url"), c.list("remote", name, "pushurl"), push) {
+			if other, err := v.remoteURL(raw, dir); err == nil && other.judged == u.judged {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkRemoteText refuses what git could read as an option or a helper program.
@@ -455,6 +469,9 @@ func (s *remoteSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
 
 func (u remoteURL) resource(ref string) act.Resource {
 	r := act.Resource{Type: act.Remote, Text: u.judged, Facts: map[string]any{act.FactRemoteURL: u.judged}}
+	if u.known {
+		r.Facts[act.FactConfigured] = true
+	}
 	if ref != "" {
 		r.Text += "#" + ref
 		r.Facts[act.FactRef] = ref
