@@ -56,7 +56,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	for _, n := range []int{10, 1000, 10000} {
 		p := scale(b, n)
-		for _, name := range strings.Fields("path url connect tree ask deny") {
+		for name := range strings.FieldsSeq("path url connect tree ask deny") {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				q := Query{Principal: "p/a", Tool: "filesystem.read", Effects: []act.Effect{effects[name]}, Now: time.Unix(1, 0)}

@@ -131,24 +131,36 @@ func TestBundleRefused(t *testing.T) {
 		o     Options
 		want  string
 	}{
-		{"edited by hand", manifest(func(m map[string][]byte) { m[FilePolicy] = []byte(permit) }), Options{Trusted: trusted},
-			"policy.cedar: it was changed after it was signed (SHA-256 is"},
-		{"edited, how to sign", manifest(func(m map[string][]byte) { m[FilePolicy] = []byte(permit) }), Options{Trusted: trusted},
-			"ringfence constitution compile constitution.md -o DIR"},
+		{
+			"edited by hand", manifest(func(m map[string][]byte) { m[FilePolicy] = []byte(permit) }),
+			Options{Trusted: trusted},
+			"policy.cedar: it was changed after it was signed (SHA-256 is",
+		},
+		{
+			"edited, how to sign", manifest(func(m map[string][]byte) { m[FilePolicy] = []byte(permit) }),
+			Options{Trusted: trusted},
+			"ringfence constitution compile constitution.md -o DIR",
+		},
 		{"edited, unsigned allowed", manifest(func(m map[string][]byte) { m[FilePolicy] = []byte(permit) }), Options{AllowUnsigned: true}, "it was changed"},
-		{"extra", manifest(func(m map[string][]byte) { m["annotations/y.json"] = []byte(`{"name":"y","tools":{}}`) }), Options{Trusted: trusted},
-			"annotations/y.json: it is there, but not in the manifest"},
+		{
+			"extra", manifest(func(m map[string][]byte) { m["annotations/y.json"] = []byte(`{"name":"y","tools":{}}`) }),
+			Options{Trusted: trusted},
+			"annotations/y.json: it is there, but not in the manifest",
+		},
 		{"missing", manifest(func(m map[string][]byte) { delete(m, FileLists) }), Options{Trusted: trusted}, "lists.json: it is in the manifest, but not there"},
 		{"no signature", manifest(func(m map[string][]byte) { delete(m, FileSignature) }), Options{Trusted: trusted}, `manifest.sig: not "ed25519"`},
-		{"bad key", manifest(func(m map[string][]byte) { m[FileSignature] = []byte("ed25519 AAAA AAAA\n") }), Options{Trusted: trusted}, `manifest.sig: not "ed25519"`},
+		{"bad key", manifest(func(m map[string][]byte) { m[FileSignature] = []byte("ed25519 AAAA BBBB\n") }), Options{Trusted: trusted}, `manifest.sig: not "ed25519"`},
 		{"bad base64", manifest(func(m map[string][]byte) {
 			words := strings.Fields(string(m[FileSignature]))
 			m[FileSignature] = []byte("ed25519 " + words[1] + " !\n")
 		}), Options{Trusted: trusted}, `manifest.sig: not "ed25519"`},
 		{"untrusted", seal(t, testBundle(t), otherKey), Options{Trusted: trusted}, "manifest.sig: the key that signed this bundle is not trusted here"},
 		{"nobody trusted", seal(t, testBundle(t), testKey), Options{}, "is not trusted here"},
-		{"forged", manifest(func(m map[string][]byte) { m[FileManifest] = append(m[FileManifest], ' ') }), Options{Trusted: trusted},
-			"manifest.sig: the signature does not fit the manifest"},
+		{
+			"forged", manifest(func(m map[string][]byte) { m[FileManifest] = append(m[FileManifest], ' ') }),
+			Options{Trusted: trusted},
+			"manifest.sig: the signature does not fit the manifest",
+		},
 		{"manifest unknown member", resigned(`{"format":1,"sha":{}}`), Options{Trusted: trusted}, `manifest.json:1:13: unknown member: "sha"`},
 		{"manifest format", resigned(`{"format":2}`), Options{Trusted: trusted}, "manifest.json: format 2, this program reads 1"},
 		{"manifest contradicts itself", manifest(func(m map[string][]byte) {
@@ -157,8 +169,12 @@ func TestBundleRefused(t *testing.T) {
 		}), Options{Trusted: trusted}, "manifest.json: it does not say the same of policy.cedar in two places"},
 		{"unsigned", map[string][]byte{FilePolicy: []byte(permit)}, Options{Trusted: trusted}, "it has no manifest.json, so nobody has signed it"},
 		{"nothing", nil, Options{AllowUnsigned: true}, "policy.cedar: it is missing"},
-		{"strange file", map[string][]byte{FilePolicy: []byte(permit), "list.json": nil}, Options{AllowUnsigned: true},
-			"list.json: no such file belongs in a bundle; did you mean lists.json?"},
+		{
+			"strange file",
+			map[string][]byte{FilePolicy: []byte(permit), "list.json": nil},
+			Options{AllowUnsigned: true},
+			"list.json: no such file belongs in a bundle; did you mean lists.json?",
+		},
 		{"strange folder", map[string][]byte{FilePolicy: []byte(permit), "x/y/zzzzzzzzzzzzzzzzzz": nil}, Options{AllowUnsigned: true}, "x: no such file belongs in a bundle"},
 		{"file for folder", map[string][]byte{"annotations": nil}, Options{AllowUnsigned: true}, "annotations: no such file"},
 		{"no annotation", map[string][]byte{"annotations/x.txt": nil}, Options{AllowUnsigned: true}, "annotations/x.txt: no such file"},

@@ -83,8 +83,9 @@ func networkWays(kind act.Kind, whole part) []way {
 			{resolve, connect, {kind: kindFetch, res: bare, region: true, permits: true}},
 			{resolve, connect, {kind: kindSend, res: bare, region: true, permits: true}},
 		}
+	default: // fetch and send
+		return []way{{whole, {kind: kindConnect, res: hostResource(whole.res, whole.res.port)}, resolve}}
 	}
-	return []way{{whole, {kind: kindConnect, res: hostResource(whole.res, whole.res.port)}, resolve}}
 }
 
 // A decider decides one query.
@@ -170,7 +171,7 @@ func denying(answers []answer) []string {
 	var rules, defaults []string
 	for _, a := range answers {
 		switch {
-		case a.verdict != act.Deny:
+		case a.verdict >= act.Escalate:
 		case len(a.rules) > 0:
 			rules = append(rules, a.ruleIDs()...)
 		default:

@@ -96,19 +96,25 @@ permit (principal, action == Action::"stat", resource);
 		effects []act.Effect
 		want    string
 	}{
-		"forbidden": {[]act.Effect{onPath(act.Read, "/s/x")},
-			"denied: read /s/x is forbidden by c2.1 (line 2: “must never read secrets”), because they are secret. Retrying will not help: do without it, or tell the person which rule stands in the way."},
+		"forbidden": {
+			[]act.Effect{onPath(act.Read, "/s/x")},
+			"denied: read /s/x is forbidden by c2.1 (line 2: “must never read secrets”), because they are secret. Retrying will not help: do without it, or tell the person which rule stands in the way.",
+		},
 		"default":        {[]act.Effect{onPath(act.Create, "/x")}, "denied: create /x is allowed by no rule of the policy (default). Retrying will not help"},
 		"lower default":  {[]act.Effect{onPath(act.Stat, "/x")}, "denied: stat /x is not among what the user policy leaves allowed (user:default). Retrying"},
 		"several layers": {[]act.Effect{onPath(act.Create, "/x\x1b[2J\u202e")}, `create /x\u{1b}[2J\u{202e} is allowed by no rule`},
 		"escalate":       {[]act.Effect{onPath(act.Delete, "/x")}, "approval needed: delete /x needs approval by c3 (two owners) [2 of owner]. A person is asked; without an answer this is denied."},
 		"escalate bare":  {[]act.Effect{onPath(act.Delete, "/d/x")}, "needs approval by c3 (two owners)"},
-		"many": {[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4"), onPath(act.Create, "/5"), onPath(act.Read, "/ok")},
-			"create /3 is allowed by no rule of the policy (default); and 2 more effects. Retrying"},
+		"many": {
+			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4"), onPath(act.Create, "/5"), onPath(act.Read, "/ok")},
+			"create /3 is allowed by no rule of the policy (default); and 2 more effects. Retrying",
+		},
 		"long": {[]act.Effect{onPath(act.Create, "/"+strings.Repeat("x", 1000))}, "xxx… is allowed by no rule"},
 		"tree": {[]act.Effect{{Kind: act.Read, Tree: true, Resource: act.Resource{Type: act.Path, Text: "/"}}}, "read / and everything beneath is forbidden by c2.1"},
-		"bedrock": {[]act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/k", Facts: map[string]any{act.FactClass: "credentials"}}}},
-			"read /k needs approval by bedrock.credentials (using the keys and credentials of this person needs a person). A person"},
+		"bedrock": {
+			[]act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/k", Facts: map[string]any{act.FactClass: "credentials"}}}},
+			"read /k needs approval by bedrock.credentials (using the keys and credentials of this person needs a person). A person",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := p.Decide(Query{Principal: "p/a", Effects: c.effects})

@@ -19,10 +19,10 @@ func English(c Clause) string {
 		return c.Text
 	}
 	var s string
-	switch {
-	case c.Rest == RestAll:
+	switch c.Rest {
+	case RestAll:
 		s = c.complement("everything else")
-	case c.Rest == RestSame:
+	case RestSame:
 		s = c.complement("any other " + c.restNoun())
 	default:
 		s = c.sentence()
@@ -38,8 +38,9 @@ func (c Clause) complement(subject string) string {
 		return subject + " is allowed"
 	case MustNever:
 		return subject + " is forbidden"
+	default:
+		return subject + " needs approval" + c.approvers(" of ")
 	}
-	return subject + " needs approval" + c.approvers(" of ")
 }
 
 // restNouns are the nouns of "any other …", by the type of resource.
@@ -78,11 +79,12 @@ func (c Clause) sentence() string {
 		return who + " may " + strings.Join(base, " and ") + " with approval" + c.approvers(" of ")
 	case MustNever:
 		return who + " must never " + strings.Join(base, " or ")
+	default:
+		if c.Quorum != nil && len(c.Who) == 0 {
+			return c.approvers("") + " must approve " + strings.Join(gerund, " or ")
+		}
+		return who + " must ask before " + strings.Join(gerund, " or ")
 	}
-	if c.Quorum != nil && len(c.Who) == 0 {
-		return strings.TrimPrefix(c.approvers(""), " ") + " must approve " + strings.Join(gerund, " or ")
-	}
-	return who + " must ask before " + strings.Join(gerund, " or ")
 }
 
 // approvers says who must approve, after lead; "" if anyone may.

@@ -81,11 +81,12 @@ func (p Pattern) place(prep string) string {
 			prep = "outside"
 		}
 		return strings.TrimSpace(prep + " " + p.ref() + p.site())
+	default:
+		if registry, ok := strings.CutSuffix(p.Package, ":*"); ok {
+			return registry + " packages"
+		}
+		return p.orAny(p.Package + p.Exact + p.Name + p.List)
 	}
-	if registry, ok := strings.CutSuffix(p.Package, ":*"); ok {
-		return registry + " packages"
-	}
-	return p.orAny(p.Package + p.Exact + p.Name + p.List)
 }
 
 // orAny returns what names a resource, or where nothing does, any of its type.

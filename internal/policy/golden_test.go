@@ -21,7 +21,7 @@ func TestCedar(t *testing.T) {
 	}
 	head, rest, _ := strings.Cut(string(data), "\n== ")
 	out := head
-	for _, part := range strings.Split(rest, "\n== ") {
+	for part := range strings.SplitSeq(rest, "\n== ") {
 		lines := strings.Split(part, "\n")
 		out += "\n== " + lines[0] + "\n"
 		var clauses []Clause

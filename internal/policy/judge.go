@@ -142,7 +142,8 @@ func (j *judge) candidates(s *sheet) {
 // add adds those of found that count and can match.
 func (j *judge) add(s *sheet, found byKind) {
 	for _, r := range found.of(s.kind) {
-		if j.counts(s.part, r) && !s.lacks(r.requires) && !(r.tools && slices.Contains(s.rules, r)) {
+		twice := r.tools && slices.Contains(s.rules, r) // found by its tool and by its server
+		if j.counts(s.part, r) && !s.lacks(r.requires) && !twice {
 			s.rules = append(s.rules, r)
 		}
 	}
@@ -186,7 +187,7 @@ func (j *judge) counts(p *part, r *rule) bool {
 	if !r.permit {
 		return true
 	}
-	return p.permits && r.kinds&p.leave == 0 && !(r.public && p.res.private())
+	return p.permits && r.kinds&p.leave == 0 && (!r.public || !p.res.private())
 }
 
 func (j *judge) expired(r *rule) bool {

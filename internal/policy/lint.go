@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
 )
 
@@ -111,22 +110,19 @@ func (c Clause) key() string {
 	return fmt.Sprint(string(text), err)
 }
 
-// covers reports whether d certainly matches whatever c matches.
-func (d *Clause) covers(c *Clause) bool {
-	if len(d.When) > 0 || len(d.Except) > 0 || !within(c.Who, d.Who) || !within(c.Groups, d.Groups) {
+// covers reports whether c certainly matches whatever o matches.
+func (c *Clause) covers(o *Clause) bool {
+	if len(c.When) > 0 || len(c.Except) > 0 || !within(o.Who, c.Who) || !within(o.Groups, c.Groups) || !within(o.Kinds, c.Kinds) {
 		return false
 	}
-	if len(d.Tools) > 0 && (len(c.Tools) == 0 || len(missingFrom(c.Tools, d.Tools)) > 0) {
+	if len(c.Tools) > 0 && (len(o.Tools) == 0 || len(missingFrom(o.Tools, c.Tools)) > 0) {
 		return false
 	}
-	if len(d.Kinds) > 0 && (len(c.Kinds) == 0 || slices.ContainsFunc(c.Kinds, func(k act.Kind) bool { return !slices.Contains(d.Kinds, k) })) {
-		return false
-	}
-	if len(d.On) == 0 {
+	if len(c.On) == 0 {
 		return true
 	}
-	return len(c.On) > 0 && !slices.ContainsFunc(c.On, func(p Pattern) bool {
-		return !slices.ContainsFunc(d.On, func(q Pattern) bool { return q.covers(p) })
+	return len(o.On) > 0 && !slices.ContainsFunc(o.On, func(p Pattern) bool {
+		return !slices.ContainsFunc(c.On, func(q Pattern) bool { return q.covers(p) })
 	})
 }
 

@@ -72,6 +72,7 @@ func memberOn(m string, on act.ResourceType) []types.EntityUID {
 		if server, ok := strings.CutSuffix(m, ".*"); ok {
 			return valid(server, typeServer)
 		}
+	default: // what has a name and no more
 	}
 	return valid(m, types.EntityType(on))
 }

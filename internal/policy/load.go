@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"math"
@@ -136,12 +135,11 @@ func (r *rule) forbidsHosts() bool {
 
 // hashOf returns the hash that [Policy.Hash] describes.
 func hashOf(layers []Layer, b Binding) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "policy/v1\n%q\n", b)
+	text := fmt.Appendf(nil, "policy/v1\n%q\n", b)
 	for _, l := range layers {
-		fmt.Fprintf(h, "%q %x %q\n", l.Name, sha256.Sum256(l.Text), l.Lists) // maps print in order of their keys
+		text = fmt.Appendf(text, "%q %x %q\n", l.Name, sha256.Sum256(l.Text), l.Lists) // maps print in order of their keys
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return hexHash(text)
 }
 
 // Hash returns the hex SHA-256 of everything that decides: the texts and lists
@@ -368,12 +366,8 @@ func (l Limit) String() string {
 }
 
 func wellFormedID(s string) bool {
-	for _, c := range s {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c)) {
-			return false
-		}
-	}
-	return len(s) <= 64
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	return len(s) <= 64 && strings.Trim(s, letters) == ""
 }
 
 // ordinalOf returns the ordinal of a clause id like "c7", and for any other id a

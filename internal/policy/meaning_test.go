@@ -40,7 +40,7 @@ func readBlocks(t *testing.T, file string) []block {
 		t.Fatal(err)
 	}
 	var blocks []block
-	for _, line := range strings.Split(string(data), "\n") {
+	for line := range strings.SplitSeq(string(data), "\n") {
 		switch {
 		case line == "" || line[0] == '#':
 		case strings.HasPrefix(line, "== "):
@@ -132,7 +132,7 @@ func parseCall(t *testing.T, call string) Query {
 	q := Query{Principal: "p/a", Args: map[string]any{}, Now: time.Unix(0, 0)}
 	counts := map[string]int64{}
 	q.Counts = func(c string) int64 { return counts[c] }
-	for _, part := range strings.Split(call, " ; ") {
+	for part := range strings.SplitSeq(call, " ; ") {
 		words := strings.Fields(part)
 		e := act.Effect{Kind: act.Kind(words[0]), Resource: act.Resource{Type: act.Kind(words[0]).On(), Text: words[1], Facts: map[string]any{}}}
 		for _, w := range words[2:] {

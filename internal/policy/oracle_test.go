@@ -61,7 +61,8 @@ func inForce(l *layer, q Query, e act.Effect) cedar.PolicyIterator {
 	r, _ := newResource(e)
 	for _, rule := range l.rules {
 		expired := !rule.expires.IsZero() && !q.Now.Before(rule.expires)
-		if !expired && !(l.grants && rule.permit && r.host != "" && privateHost(r.host) && !namesHost(rule.tree)) {
+		hidden := l.grants && rule.permit && r.host != "" && privateHost(r.host) && !namesHost(rule.tree)
+		if !expired && !hidden {
 			ps = append(ps, rule)
 		}
 	}
@@ -255,10 +256,22 @@ func patternGen(on act.ResourceType) *rapid.Generator[Pattern] {
 
 func conditionGen() *rapid.Generator[Condition] {
 	return rapid.SampledFrom([]Condition{
-		{FactLabel, "has", "secret"}, {FactLabel, "lacks", "untrusted-content"}, {FactHour, ">=", 1}, {FactHour, "<", 1},
-		{"arg:/force", "==", true}, {"arg:/force", "!=", true}, {"arg:/n", ">", 3}, {"arg:/n", "<=", 3}, {"arg:/s", "like", "a*b"},
-		{"arg:/s", "has", nil}, {"arg:/n", "lacks", nil}, {"resource:ageHours", ">=", 48}, {"resource:exists", "==", false},
-		{"resource:ref", "==", "refs/heads/main"}, {"resource:port", "!=", 443}, {"resource:name", "like", "*c*"},
+		{FactLabel, "has", "secret"},
+		{FactLabel, "lacks", "untrusted-content"},
+		{FactHour, ">=", 1},
+		{FactHour, "<", 1},
+		{"arg:/force", "==", true},
+		{"arg:/force", "!=", true},
+		{"arg:/n", ">", 3},
+		{"arg:/n", "<=", 3},
+		{"arg:/s", "like", "a*b"},
+		{"arg:/s", "has", nil},
+		{"arg:/n", "lacks", nil},
+		{"resource:ageHours", ">=", 48},
+		{"resource:exists", "==", false},
+		{"resource:ref", "==", "refs/heads/main"},
+		{"resource:port", "!=", 443},
+		{"resource:name", "like", "*c*"},
 		{"resource:private", "==", true},
 	})
 }

@@ -264,7 +264,7 @@ var attrTypes = map[types.String]types.Value{
 	"path": types.String(""), "url": types.String(""), "ref": types.String(""), "domain": types.String(""),
 	"registry": types.String(""), "version": types.String(""), "program": types.String(""), "class": types.String(""),
 	"port": types.Long(0), "ageHours": types.Long(0),
-	"exists": types.False, "hardlinked": types.False, "new": types.False, "private": types.False,
+	act.FactExists: types.False, factHardlinked: types.False, "new": types.False, "private": types.False,
 }
 
 // argument tests an argument of the call. All arguments are known, so that one

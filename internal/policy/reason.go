@@ -32,7 +32,7 @@ func reason(e EffectDecision, answers []answer) string {
 	for i := range answers {
 		a := &answers[i]
 		switch {
-		case a.verdict != act.Deny:
+		case a.verdict >= act.Escalate:
 		case len(a.errs) > 0:
 			parts = append(parts, "cannot be judged: "+visible(a.errs[0].Error()))
 		case len(a.rules) > 0:

@@ -432,11 +432,11 @@ func (r *resource) asRecipient(a act.Resource) error {
 
 func (r *resource) asPackage(a act.Resource) error {
 	registry, rest, ok := strings.Cut(a.Text, ":")
-	name, version := rest, ""
+	name := rest
 	if i := strings.LastIndexByte(rest, '@'); i > 0 {
-		name, version = rest[:i], rest[i+1:]
+		name = rest[:i]
 		r.beneath(typePackage, registry+":"+name)
-		r.set(nameVersion, types.String(version))
+		r.set(nameVersion, types.String(rest[i+1:]))
 	}
 	if !ok || registry == "" || name == "" {
 		return errors.New(`not "registry:name" or "registry:name@version"`)

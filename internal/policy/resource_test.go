@@ -67,7 +67,7 @@ func TestPrivateHosts(t *testing.T) {
 	public := `a.org internal.org local.org 1.0.0.0 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 169.253.255.255
 		172.15.255.255 172.32.0.0 192.1.0.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255 [2606:4700::1111] [2003::1]
 		[2001:4860:4860::8888] a.org1`
-	for _, h := range strings.Fields(private) {
+	for h := range strings.FieldsSeq(private) {
 		if h == "[::ffff:8.8.8.8]" {
 			continue // canonical texts have it as 8.8.8.8
 		}
@@ -75,7 +75,7 @@ func TestPrivateHosts(t *testing.T) {
 			t.Errorf("%s counts as public", h)
 		}
 	}
-	for _, h := range strings.Fields(public) {
+	for h := range strings.FieldsSeq(public) {
 		if privateHost(h) {
 			t.Errorf("%s counts as private", h)
 		}

@@ -76,11 +76,12 @@ func (c *scene) choose(n ast.NodeTypeIfThenElse) tri {
 		return c.eval(n.Then)
 	case none:
 		return c.eval(n.Else)
+	default:
+		if then := c.eval(n.Then); then == c.eval(n.Else) {
+			return then
+		}
+		return some
 	}
-	if then := c.eval(n.Then); then == c.eval(n.Else) {
-		return then
-	}
-	return some
 }
 
 // cedar leaves n to Cedar.

@@ -253,7 +253,7 @@ func (r *rule) approval(n ast.IsNode, help bool) error {
 		}
 	}
 	if mentions(n, "approved") {
-		return errors.New(`context.approved may occur only as context.approved.contains("…"), joined by && || !`)
+		return errors.New(`context.approved may occur only as context.approved.contains("…"), joined by &&, || and !, and never negated`)
 	}
 	return nil
 }
