@@ -31,6 +31,7 @@ const (
 	namePath
 	nameURL
 	nameRef
+	nameConfigured
 	nameDomain
 	nameRegistry
 	nameVersion
@@ -50,7 +51,7 @@ const (
 // nameTexts are the names as policies write them.
 var nameTexts = [names]types.String{
 	"name", "ext", act.FactExists, factHardlinked, act.FactClass, act.FactNewRepo, FactProgram, "args", "host", "port", "private",
-	"scheme", "path", act.FactRemoteURL, act.FactRef, "domain", "registry", "version", act.FactAgeHours,
+	"scheme", "path", act.FactRemoteURL, act.FactRef, act.FactConfigured, "domain", "registry", "version", act.FactAgeHours,
 	"approved", "session", "tool", "counts", "hour", "text", "number", "flag", "labels",
 }
 
@@ -97,7 +98,7 @@ type value struct {
 var factTypes = map[act.ResourceType]map[string]any{
 	act.Path:    {act.FactExists: false, factHardlinked: false},
 	act.Repo:    {act.FactNewRepo: false},
-	act.Remote:  {act.FactRemoteURL: "", act.FactRef: ""},
+	act.Remote:  {act.FactRemoteURL: "", act.FactRef: "", act.FactConfigured: false},
 	act.Package: {act.FactAgeHours: int64(0)},
 	act.Command: {FactProgram: ""},
 }

@@ -91,7 +91,7 @@ func networkUIDs(m string, on types.EntityType) []types.EntityUID {
 	}
 	if strings.Contains(m, "/") {
 		host, rest, _ := strings.Cut(m, "/")
-		return valid(strings.ToLower(host)+"/"+strings.TrimSuffix(rest, "/"), typePrefix)
+		return valid(foldPrefix(strings.ToLower(host)+"/"+strings.TrimSuffix(rest, "/")), typePrefix)
 	}
 	h, _, err := weburl.ParseHostPort(m)
 	if err != nil {

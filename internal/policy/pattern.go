@@ -118,7 +118,7 @@ func (p Pattern) entity() (matcher, error) {
 		if p.Type != act.URL && p.Type != act.Remote {
 			return matcher{}, fmt.Errorf("a %s has no prefix", p.Type)
 		}
-		return matcher{uid: uid(typePrefix, strings.TrimSuffix(p.Prefix, "/"))}, nil
+		return matcher{uid: uid(typePrefix, foldPrefix(strings.TrimSuffix(p.Prefix, "/")))}, nil
 	case p.Package != "":
 		if p.Type != act.Package {
 			return matcher{}, fmt.Errorf("a %s is no package", p.Type)
@@ -264,7 +264,7 @@ var attrTypes = map[types.String]types.Value{
 	"path": types.String(""), "url": types.String(""), "ref": types.String(""), "domain": types.String(""),
 	"registry": types.String(""), "version": types.String(""), "program": types.String(""), "class": types.String(""),
 	"port": types.Long(0), "ageHours": types.Long(0),
-	act.FactExists: types.False, factHardlinked: types.False, "new": types.False, "private": types.False,
+	act.FactExists: types.False, factHardlinked: types.False, "new": types.False, "private": types.False, act.FactConfigured: types.False,
 }
 
 // argument tests an argument of the call. All arguments are known, so that one

@@ -220,12 +220,12 @@ func (r *resource) domains(host string) {
 // prefixes adds host and path of a URL, and each shorter run of whole path
 // segments, with any port and with this one.
 func (r *resource) prefixes(host, port, p string) {
-	full := strings.TrimSuffix(host+p, "/")
+	full := foldPrefix(strings.TrimSuffix(host+p, "/"))
 	ported := host
 	if port != "" {
 		ported += ":" + port
 	}
-	withPort := strings.TrimSuffix(ported+p, "/")
+	withPort := foldPrefix(strings.TrimSuffix(ported+p, "/"))
 	for {
 		r.beneath(typePrefix, full)
 		if port != "" {
@@ -316,6 +316,9 @@ func (r *resource) asRemote(a act.Resource) error {
 		r.beneath(typeRemote, url)
 		r.set(nameRef, types.String(ref))
 	}
+	if known, ok := a.Facts[act.FactConfigured].(bool); ok {
+		r.set(nameConfigured, types.Boolean(known))
+	}
 	host, port, p, err := splitRemote(url)
 	if err != nil {
 		return err
@@ -328,9 +331,9 @@ func (r *resource) asRemote(a act.Resource) error {
 	r.network(host, port)
 	r.prefixes(host, port, p)
 	if short, ok := strings.CutSuffix(p, ".git"); ok {
-		r.beneath(typePrefix, host+short)
+		r.beneath(typePrefix, foldPrefix(host+short))
 		if port != "" {
-			r.beneath(typePrefix, host+":"+port+short)
+			r.beneath(typePrefix, foldPrefix(host+":"+port+short))
 		}
 	}
 	return nil

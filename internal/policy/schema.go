@@ -331,8 +331,8 @@ func checkID(uid types.EntityUID) error {
 		ok, want = err == nil && p.Masked().String() == id, "a network like 10.0.0.0/8"
 	case typePrefix:
 		host, _, _ := strings.Cut(id, "/")
-		ok = checkID(types.EntityUID{Type: typeHost, ID: types.String(host)}) == nil && !strings.HasSuffix(id, "/")
-		want = "a host and whole path segments, like github.com/me"
+		ok = checkID(types.EntityUID{Type: typeHost, ID: types.String(host)}) == nil && !strings.HasSuffix(id, "/") && foldPrefix(id) == id
+		want = "a host and whole path segments, like github.com/me, in small letters on hosts that do not tell them from capitals"
 	case typeAgent:
 		ok, want = wellFormedPrincipal(id), `"persona/agent"`
 	case typePersona:
