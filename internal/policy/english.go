@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,6 +77,9 @@ func (c Clause) sentence() string {
 	case May:
 		return who + " may " + strings.Join(base, " and ")
 	case MayWithApproval:
+		if len(gerund) > 1 && len(c.Who) == 0 {
+			return list(gerund) + " need approval" + c.approvers(" of ")
+		}
 		return who + " may " + strings.Join(base, " and ") + " with approval" + c.approvers(" of ")
 	case MustNever:
 		return who + " must never " + strings.Join(base, " or ")
@@ -111,6 +115,9 @@ func (c Clause) actions() []action {
 		return []action{toolAction(c.Tools)}
 	}
 	if names, ok := c.gitTools(); ok {
+		if slices.Equal(names, []string{"branch"}) && slices.Equal(c.Kinds, []act.Kind{act.GitRewrite}) {
+			return []action{verb("delete", "branches")}
+		}
 		return []action{verb("use", "git operations ("+strings.Join(names, ", ")+")")}
 	}
 	rest := slices.Clone(c.Kinds)
@@ -127,15 +134,15 @@ func (c Clause) actions() []action {
 		rest = slices.DeleteFunc(rest, func(k act.Kind) bool { return slices.Contains(v.kinds, k) })
 	}
 	for _, g := range c.Groups {
-		all = append(all, verb("use", groupTools[g]))
+		all = append(all, verb("use", c.groupTools(g)))
 	}
 	for _, k := range rest { // no verb means this kind alone, or not here
 		if k != act.Call || len(c.Groups) == 0 {
-			all = append(all, verb("do", string(k)+c.where("at", k)))
+			all = append(all, verb("do", strings.TrimSpace(string(k)+" "+c.where("", "at", k))))
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, verb("do", "anything"+c.where("from", allKinds...)))
+		all = append(all, verb("do", cmp.Or(c.where("anything", "from", allKinds...), "anything")))
 	}
 	return all
 }
@@ -143,6 +150,25 @@ func (c Clause) actions() []action {
 var groupTools = map[act.Group]string{
 	act.Observe: "tools that only read", act.Mutate: "tools that change something",
 	act.Irreversible: "destructive tools", act.RemoteGroup: "remote tools",
+}
+
+// groupTools names the tools of a group, of those servers that the clause names.
+func (c Clause) groupTools(g act.Group) string {
+	if !c.ofServers() {
+		return groupTools[g]
+	}
+	var servers []string
+	for _, t := range c.Tools {
+		servers = append(servers, strings.TrimSuffix(t, ".*")+" "+groupTools[g])
+	}
+	return list(servers)
+}
+
+// ofServers reports whether the clause is about calls of all tools of some
+// servers.
+func (c Clause) ofServers() bool {
+	return len(c.Tools) > 0 && slices.Equal(c.Kinds, []act.Kind{act.Call}) &&
+		!slices.ContainsFunc(c.Tools, func(t string) bool { return !strings.HasSuffix(t, ".*") })
 }
 
 func toolAction(tools []string) action { return verb("use", list(tools)) }
@@ -245,7 +271,7 @@ func verb(base, object string) action {
 // object returns what a verb is done to; ok is false if the clause names
 // resources, and none that the verb could be done to.
 func (c Clause) object(v verbRow) (string, bool) {
-	where := c.where(v.prep, v.kinds...)
+	where := c.where(v.object, v.prep, v.kinds...)
 	if where == "" && len(c.On) > 0 {
 		return "", false
 	}
@@ -253,36 +279,34 @@ func (c Clause) object(v verbRow) (string, bool) {
 	switch {
 	case v.verb == "run" || v.verb == "contact" || v.verb == "resolve":
 		if where == "" {
-			where = " any " + restNouns[on]
+			where = "any " + restNouns[on]
 		}
-		return strings.TrimPrefix(where, " "), true
+		return where, true
 	case v.verb == "fetch" && where == "":
 		return "pages from any site", true
-	case on == act.Package || on == act.Secret || on == act.Model || on == act.Person:
-		if where != "" {
-			return strings.TrimPrefix(where, " "), true
-		}
+	case where == "":
+		return v.object, true
 	}
-	return strings.TrimSpace(v.object + where), true
+	return where, true
 }
 
-// where returns the places that the clause names for resources of the types that
-// kinds are on, " in ./src", "" for none.
-func (c Clause) where(prep string, kinds ...act.Kind) string {
+// where returns the things that the clause names, of the types that kinds are on,
+// "files in ./src and files named .env", "" for none.
+func (c Clause) where(noun, prep string, kinds ...act.Kind) string {
 	var types []act.ResourceType
 	for _, k := range kinds {
 		if !slices.Contains(types, k.On()) {
 			types = append(types, k.On())
 		}
 	}
-	return places(prep, c.On, types)
+	return places(noun, prep, c.On, types)
 }
 
 // qualifications are conditions, exceptions, limit, end and reason.
 func (c Clause) qualifications() string {
 	var b strings.Builder
-	if _, ok := c.gitTools(); len(c.Tools) > 0 && len(c.Kinds) > 0 && !ok {
-		b.WriteString(" using " + list(c.Tools))
+	if _, ok := c.gitTools(); len(c.Tools) > 0 && len(c.Kinds) > 0 && !ok && !c.ofServers() {
+		b.WriteString(" with " + list(c.Tools))
 	}
 	b.WriteString(conditions(c.When))
 	if c.Rest == "" {
@@ -314,7 +338,7 @@ func (e Exception) english() string {
 		for _, p := range e.On {
 			types = append(types, p.Type)
 		}
-		parts = append(parts, strings.TrimSpace(places("", e.On, types)))
+		parts = append(parts, places("", "", e.On, types))
 	}
 	if len(e.Tools) > 0 {
 		parts = append(parts, list(e.Tools))
@@ -346,6 +370,8 @@ func conditions(when []Condition) string {
 			fmt.Fprintf(&b, " with %s set to %v", pointer, c.Value)
 		case c.Fact == "resource:"+act.FactAgeHours && c.Op == ">=":
 			fmt.Fprintf(&b, " that are at least %v hours old", c.Value)
+		case c.Fact == "resource:"+act.FactAgeHours && c.Op == "<":
+			fmt.Fprintf(&b, " younger than %v hours", c.Value)
 		case c.Value == nil:
 			fmt.Fprintf(&b, " where it %s %s", c.Op, c.Fact)
 		default:

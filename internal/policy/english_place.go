@@ -7,46 +7,47 @@ import (
 	"ringfence/internal/act"
 )
 
-// places says what on names, of resources of the given types. Sites and people
-// come after prep.
-func places(prep string, on []Pattern, types []act.ResourceType) string {
-	var said, but []string
-	add := func(to *[]string, s string) {
-		if !slices.Contains(*to, s) {
-			*to = append(*to, s)
-		}
-	}
+// places says what on names, of resources of the given types. The noun stands
+// before each kind of place, sites and people come after prep.
+func places(noun, prep string, on []Pattern, types []act.ResourceType) string {
+	var leads []string
+	groups := map[string][]string{} // by the word that leads to what is named
 	for _, p := range on {
-		switch s := p.place(prep); {
-		case !slices.Contains(types, p.Type):
-		case p.Not && !strings.Contains(s, "outside "):
-			add(&but, s)
-		default:
-			add(&said, s)
+		if !slices.Contains(types, p.Type) {
+			continue
+		}
+		lead, what := p.place(prep)
+		if !slices.Contains(leads, lead) {
+			leads = append(leads, lead)
+		}
+		if !slices.Contains(groups[lead], what) {
+			groups[lead] = append(groups[lead], what)
 		}
 	}
-	if but != nil {
-		said = append(said, "anything but "+list(but))
+	var said []string
+	for _, lead := range leads {
+		if lead == "" && noun != "anything" { // it has its own noun
+			said = append(said, things(groups[lead]))
+		} else {
+			said = append(said, strings.TrimSpace(strings.TrimSpace(noun+" "+lead)+" "+list(groups[lead])))
+		}
 	}
-	if len(said) == 0 {
-		return ""
-	}
-	return " " + list(shorten(said))
+	return strings.Join(said, " and ")
 }
 
-// shorten leaves out the first word of all but the first, if it is always the
-// same.
-func shorten(said []string) []string {
-	lead, _, _ := strings.Cut(said[0], " ")
-	short := slices.Clone(said)
-	for i := 1; i < len(said); i++ {
-		rest, ok := strings.CutPrefix(said[i], lead+" ")
-		if !ok {
-			return said
+// things lists what has a noun of its own, "npm and pypi packages".
+func things(words []string) string {
+	const noun = " packages"
+	var short []string
+	for _, w := range words {
+		if s, ok := strings.CutSuffix(w, noun); ok {
+			short = append(short, s)
 		}
-		short[i] = rest
 	}
-	return short
+	if len(short) == len(words) {
+		return list(short) + noun
+	}
+	return list(words)
 }
 
 // list joins with commas and "and".
@@ -65,28 +66,41 @@ func join(lead string, words []string, with string) string {
 	return strings.Join(all, with)
 }
 
-// place says what a pattern matches, after a preposition: prep for sites and
-// people. Not is said with "outside", and left to the caller where that makes no
-// sense.
-func (p Pattern) place(prep string) string {
+// place says what a pattern matches, and the word that leads to it: prep for
+// sites and people, none for what has a noun of its own.
+func (p Pattern) place(prep string) (lead, what string) {
 	switch p.Type {
 	case act.Path, act.Repo:
 		return p.file()
-	case act.Command:
-		return p.program()
 	case act.URL, act.Host, act.Remote, act.Recipient:
-		if p.Not && p.Type == act.Recipient {
+		switch {
+		case p.Not && p.Type == act.Recipient:
 			prep += " anyone outside"
-		} else if p.Not {
+		case p.Not:
 			prep = "outside"
 		}
-		return strings.TrimSpace(prep + " " + p.ref() + p.site())
+		return prep, p.ref() + p.site()
 	default:
-		if registry, ok := strings.CutSuffix(p.Package, ":*"); ok {
-			return registry + " packages"
+		if p.Not {
+			return "anything but", p.thing()
 		}
-		return p.orAny(p.Package + p.Exact + p.Name + p.List)
+		return "", p.thing()
 	}
+}
+
+// thing names what has a noun of its own.
+func (p Pattern) thing() string {
+	if p.Type == act.Command {
+		return p.program()
+	}
+	if registry, ok := strings.CutSuffix(p.Package, ":*"); ok {
+		return registry + " packages"
+	}
+	s := p.Package + p.Exact + p.Name + p.List
+	if s != "" && (p.Type == act.Secret || p.Type == act.Model) {
+		s = "the " + restNouns[p.Type] + " " + s
+	}
+	return p.orAny(s)
 }
 
 // orAny returns what names a resource, or where nothing does, any of its type.
@@ -97,24 +111,28 @@ func (p Pattern) orAny(s string) string {
 	return s
 }
 
-func (p Pattern) file() string {
-	in := "in"
+func (p Pattern) file() (lead, what string) {
+	in, named := "in", "named"
 	if p.Not {
-		in = "outside"
+		in, named = "outside", "not named"
 	}
 	switch {
+	case p.Beneath != "" && strings.Contains(p.Name, "*"):
+		return in, strings.Replace(rooted(p.Beneath), "the workspace", ".", 1) + "/" + p.Name
+	case p.Beneath == "${workspace}" && strings.Contains(p.Name, ".") && !p.Not:
+		return "", p.Name
 	case p.Beneath != "" && p.Name != "":
-		return in + " " + rooted(p.Beneath) + "/" + p.Name
+		return named, p.Name + " " + in + " " + rooted(p.Beneath)
 	case p.Beneath != "":
-		return in + " " + rooted(p.Beneath)
+		return in, rooted(p.Beneath)
 	case p.Name != "":
-		return "named " + p.Name
+		return named, p.Name
 	case p.List != "":
-		return in + " " + p.List
+		return in, p.List
 	case p.Exact != "":
-		return in + " " + rooted(strings.TrimPrefix(p.Exact, "repo:"))
+		return in, rooted(strings.TrimPrefix(p.Exact, "repo:"))
 	}
-	return "anywhere"
+	return "anywhere", ""
 }
 
 func (p Pattern) program() string {
