@@ -104,6 +104,7 @@ func newRoot(s *streams) *cobra.Command {
 		newCompile(s, "compile-policy FILE"),
 		newPolicy(s),
 		newTools(s),
+		newAnnotate(s),
 		newLedger(s),
 		newVerify(s),
 		newEngine(s),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 )
 
 // Definitions starts s in a process of its own, reads what tools it lists, and
@@ -33,7 +34,8 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	list, err = definitionsOf(ctx, l, sessions{}, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {
-		o.Log.Warn("server did not list its tools", "server", s.Name, "err", err, "stderr", l.err.String())
+		o.Log.WarnContext(ctx, "server did not list its tools",
+			slog.String("server", s.Name), slog.Any("err", err), slog.String("stderr", l.err.String()))
 		return nil, p.Report, fmt.Errorf("asking server %s for its tools: %w", s.Name, err)
 	}
 	return list, p.Report, nil

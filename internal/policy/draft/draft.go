@@ -209,7 +209,7 @@ func (t *tool) choices() {
 
 // settle decides what is taken for the verb of the tool.
 func (t *tool) settle() {
-	why := ""
+	var why string
 	switch {
 	case (t.git || t.repo) && !t.hosted && t.does != observes:
 		why = "it works on a repository, and effects on repositories and remotes are not drafted"

@@ -130,13 +130,11 @@ func resource(r policy.Role) bool {
 // implies reports whether who may do all that a does may do kinds too.
 func implies(a policy.Arg, kinds []act.Kind) bool {
 	for _, k := range kinds {
-		switch k {
-		case act.Stat:
+		if k == act.Stat {
 			k = act.Read
-		case act.Overwrite:
-			if slices.Contains(a.Effects, act.Create) { // the resolver tells them apart
-				k = act.Create
-			}
+		}
+		if k == act.Overwrite && slices.Contains(a.Effects, act.Create) { // the resolver tells them apart
+			k = act.Create
 		}
 		if !slices.Contains(a.Effects, k) {
 			return false

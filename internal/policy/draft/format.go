@@ -39,19 +39,16 @@ func toolMembers(t policy.ToolAnnotation) (members []string) {
 			members = append(members, fmt.Sprintf("      %q: %s", name, value))
 		}
 	}
-	args := "{"
-	for i, pointer := range slices.Sorted(maps.Keys(t.Args)) {
-		if i > 0 {
-			args += ","
-		}
-		args += fmt.Sprintf("\n        %s: %s", encode(pointer), encode(t.Args[pointer]))
+	var args []string
+	for _, pointer := range slices.Sorted(maps.Keys(t.Args)) {
+		args = append(args, fmt.Sprintf("\n        %s: %s", encode(pointer), encode(t.Args[pointer])))
 	}
-	if len(t.Args) > 0 {
-		args += "\n      "
+	if len(args) > 0 {
+		args[len(args)-1] += "\n      "
 	}
 	add(len(t.Pins) > 0, "pins", encode(t.Pins))
 	add(t.Group != "", "group", encode(t.Group))
-	add(true, "args", args+"}")
+	add(true, "args", "{"+strings.Join(args, ",")+"}")
 	add(len(t.Effects) > 0, "effects", encode(t.Effects))
 	add(len(t.Sets) > 0, "sets", encode(t.Sets))
 	add(len(t.Reads) > 0, "reads", encode(t.Reads))
