@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,47 @@ func serveGit(ctx context.Context, in io.ReadCloser, out io.WriteCloser, roots [
 	if err != nil {
 		return err
 	}
-	return git.Serve(ctx, in, out, git.Options{Roots: roots, Run: boxed{unboxed.Tier{}}, Program: program, LocalRemotes: true})
+	run := boxed{unboxed.Tier{}}
+	name, email, err := identity(ctx, run, program)
+	if err != nil {
+		return err
+	}
+	return git.Serve(ctx, in, out, git.Options{
+		Roots: roots, Run: run, Program: program, LocalRemotes: true, Name: name, Email: email,
+	})
+}
+
+// identity is who the person says to git that they are, in their own
+// configuration; where that says nothing, their login name on this machine.
+func identity(ctx context.Context, run boxed, program string) (name, email string, err error) {
+	home, err := paths.UserHome()
+	if err != nil {
+		return "", "", err
+	}
+	r, err := run.Run(ctx, git.Command{
+		Argv: []string{program, "config", "--global", "--get-regexp", `^user\.(name|email)$`},
+		Env:  []string{"HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C.UTF-8"}, Dir: "/", MaxOutput: 4096,
+	})
+	if err != nil {
+		return "", "", fmt.Errorf("asking git who you are: %w", err)
+	}
+	for line := range strings.Lines(string(r.Stdout)) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch key {
+		case "user.name":
+			name = value
+		case "user.email":
+			email = value
+		}
+	}
+	login := paths.UserName(uint32(os.Getuid()))
+	if name == "" {
+		name = login
+	}
+	if email == "" {
+		email = login + "@localhost"
+	}
+	return name, email, nil
 }
 
 // findProgram finds a program of the machine on the search path.

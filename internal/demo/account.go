@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"ringfence/internal/act"
@@ -86,6 +89,21 @@ func word(st Step) string {
 		return "allowed"
 	}
 	return "refused"
+}
+
+// check looks whether the work that was allowed was done, and nothing else.
+func (s *stage) check() error {
+	greeting, err := os.ReadFile(s.path("greet.txt"))
+	if err != nil {
+		return fmt.Errorf("looking at what was done: %w", err)
+	}
+	_, gone := os.Lstat(s.path("old-greeting.txt"))
+	_, shell := os.Lstat(filepath.Join(s.person, ".bashrc"))
+	_, commit := os.Lstat(s.path(".git", "refs", "heads", "main"))
+	if string(greeting) != "Hello, world!\n" || !errors.Is(gone, fs.ErrNotExist) || !errors.Is(shell, fs.ErrNotExist) || commit != nil {
+		return errors.New("what was done is not what was allowed")
+	}
+	return nil
 }
 
 // verify verifies the record, then a copy of the session with one bit changed.

@@ -115,6 +115,9 @@ func (s *stage) tell(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	s.account(r.Steps)
+	if err := s.check(); err != nil {
+		return r, err
+	}
 	return r, s.verify(ctx, client, &r)
 }
 

@@ -84,6 +84,9 @@ func (s *stage) furnish() error {
 			return err
 		}
 	}
+	if err := os.Symlink(filepath.Join("..", ".ssh"), s.path("link-to-docs")); err != nil {
+		return fmt.Errorf("furnishing the demonstration: %w", err)
+	}
 	return s.compile()
 }
 

@@ -30,7 +30,7 @@ func TestClaudeCode(t *testing.T) {
 		"args": []string{"mcp", "-w", p.work, "--agent", "claude", "--servers", p.servers(map[string]any{
 			"filesystem": map[string]any{"ringfence": map[string]any{"builtin": "filesystem"}},
 			"git":        map[string]any{"ringfence": map[string]any{"builtin": "git", "paths": []string{filepath.Dir(remote)}}},
-		}), "--policy", p.policy("may do anything in the workspace", "may read anything", "must ask before pushing")},
+		}), "--policy", p.policy("may do anything in the workspace", "may read anything", "may write files in ~/remotes", "must ask before pushing")},
 	}}})
 	if err != nil {
 		t.Fatal(err)

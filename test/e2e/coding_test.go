@@ -17,7 +17,8 @@ func TestCodingTask(t *testing.T) {
 	p.file("old.go", "package greet\n\nfunc old() {}\n")
 	p.file("docs/notes.md", "# Notes\n")
 	remote := p.repository()
-	text := p.file(p.home+"/coding.md", p.ok("constitution", "shipped", "coding"))
+	text := p.file(p.home+"/coding.md", p.ok("constitution", "shipped", "coding")+
+		"\nThe agent may create and edit files in ~/remotes.\n")
 	p.ok("constitution", "compile", text, "-o", p.home+"/coding")
 	asked := p.approver()
 	s := p.mcp("--policy", p.home+"/coding", "--servers", p.servers(map[string]any{
