@@ -307,9 +307,16 @@ func union[T comparable](a, b []T) []T {
 // else" of all.
 func (c *compiler) complete() {
 	var out []draft
+	complements := 0
 	for i := range c.drafts {
 		d := &c.drafts[i]
+		if d.rest {
+			complements++
+		}
 		switch {
+		case complements > maxComplements:
+			c.fail(d.at, "", "more than %d sentences about what is left", maxComplements)
+			return
 		case !d.rest:
 			out = append(out, *d)
 		case d.all:
@@ -428,10 +435,25 @@ func (c *compiler) anyOther(d *draft, earlier []draft) []draft {
 		return nil
 	}
 	d.Kinds = kinds
+	if nothingLeft(&d.Clause) {
+		c.report(Warning, d.at, d.ID, "nothing is left: the sentences before speak of all of it")
+	}
 	for i := range extra {
 		extra[i].Covers = d.Covers
 	}
 	return append([]draft{*d}, extra...)
+}
+
+// nothingLeft reports whether the exceptions of a clause cover all the places that
+// it names.
+func nothingLeft(cl *policy.Clause) bool {
+	return len(cl.On) > 0 && !slices.ContainsFunc(cl.On, func(p policy.Pattern) bool {
+		return p.Beneath == "" || p.Not || !slices.ContainsFunc(cl.Except, func(e policy.Exception) bool {
+			return len(e.Kinds) == 0 && slices.ContainsFunc(e.On, func(q policy.Pattern) bool {
+				return q.Type == p.Type && q.Beneath != "" && q.Name == "" && !q.Not && beneath(p.Beneath, q.Beneath)
+			})
+		})
+	})
 }
 
 // hostsOf returns the hosts of patterns on URLs: what is fetched from them or sent

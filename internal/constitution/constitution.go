@@ -98,6 +98,13 @@ type Compiled struct {
 	Scenarios []Scenario
 }
 
+// Bounds on one document.
+const (
+	maxClauses     = 3000
+	maxFindings    = 1000
+	maxComplements = 64 // each "any other" repeats what the clauses before it name
+)
+
 // A compiler holds what is known while a document is read.
 type compiler struct {
 	src      Source
@@ -109,10 +116,11 @@ type compiler struct {
 	known    *surroundings
 }
 
-// surroundings are what sentences can refer to.
+// surroundings are what sentences can refer to, and what reading one has cost.
 type surroundings struct {
-	last []object // what the statement before was about
-	toks []token
+	last   []object // what the statement before was about: what "them" means
+	inside bool     // that statement is in the same sentence
+	work   int      // steps taken so far for the sentence
 }
 
 // Compile reads a constitution. The error is an [*Errors] that names everything
@@ -124,7 +132,10 @@ func Compile(src Source, opts Options) (*Compiled, error) {
 	if checkText(src.Text, report) {
 		s := &segmenter{src: src.Text, report: report}
 		for _, u := range s.unitsOf(s.blockUp()) {
-			c.unit(u)
+			if c.unit(u); len(c.drafts) > maxClauses || len(c.findings) > maxFindings {
+				c.fail(u.toks[0].at, "", "a constitution has at most %d rules, and its mistakes are listed up to here", maxClauses)
+				break
+			}
 		}
 		c.complete()
 	}

@@ -144,7 +144,7 @@ may|can|must|should|shall only be
 // subject and a modal word.
 func (p *parser) startsFrame() bool {
 	saved := *p
-	defer func() { saved.work = p.work; *p = saved }()
+	defer func() { *p = saved }()
 	p.subject()
 	if t := p.peek(); t.group == 0 && contains(" may can must should shall cannot never needs requires ", t.low) {
 		return true
@@ -235,7 +235,7 @@ func (p *parser) isPersona(t token, article bool) bool {
 // statement reads toks as one statement. With a modality from above, the
 // sentence may have none of its own.
 func (p *parser) statement(above policy.Modality) (statement, bool) {
-	s := statement{toks: p.toks, last: p.known.last}
+	s := p.newStatement()
 	if p.peek().is("note") && p.peekAt(1).is(":") {
 		p.i += 2
 	}
@@ -251,7 +251,9 @@ func (p *parser) statement(above policy.Modality) (statement, bool) {
 			return s, true
 		}
 		p.i = start
-		s = statement{toks: p.toks, last: p.known.last, front: s.front, places: s.places}
+		front, places := s.front, s.places
+		s = p.newStatement()
+		s.front, s.places = front, places
 	}
 	if above == "" {
 		return s, false
@@ -264,6 +266,14 @@ func (p *parser) statement(above policy.Modality) (statement, bool) {
 		}
 	}
 	return s, false
+}
+
+func (p *parser) newStatement() statement {
+	s := statement{toks: p.toks}
+	if p.known.inside {
+		s.last = p.known.last
+	}
+	return s
 }
 
 // finish moves over what may still follow, and reports whether that is all.
@@ -327,7 +337,7 @@ func (p *parser) askFirst(s *statement) bool {
 	}
 	if !ok {
 		p.i = start
-		*s = statement{toks: p.toks}
+		*s = p.newStatement()
 	}
 	return ok
 }
@@ -469,15 +479,14 @@ func (p *parser) predicate(s *statement) bool {
 
 // about reads the actions of a sentence whose predicate has been taken out.
 func (p *parser) about(s *statement, before, after []token) bool {
-	q := parser{toks: append(append([]token{}, before...), after...), known: p.known, work: p.work}
+	q := parser{toks: append(append([]token{}, before...), after...), known: p.known}
 	q.skip(" please ")
 	acts, ok := q.actions()
 	s.actions = acts
 	if ok && q.finish(s) {
-		p.i, p.work = len(p.toks), q.work
+		p.i = len(p.toks)
 		return true
 	}
-	p.work = q.work
 	p.far, p.bad = p.same(q.far, before, after), p.same(q.bad, before, after)
 	p.why, p.hint = q.why, q.hint
 	return false

@@ -68,10 +68,14 @@ func (g *grounder) deeds(a action) []deed {
 		for i := range objects {
 			o := &objects[i]
 			if v.sense != "" && len(verbs) > 1 && !g.fits(v, o) && barely(v.sense) {
-				if g.grant && len(o.mods) > 0 {
+				mods := o.mods
+				if g.grant && len(mods) > 0 && len(common(senses()[v.sense]["-"].narrow, ofType(act.Repo))) == 0 {
 					g.fail(v.at, "write a sentence for each", "what is said of %q may belong to %q too", g.text(o.at, o.end), g.toks[v.at].text)
 				}
-				o = &object{at: v.at, end: v.at + 1}
+				if !g.grant {
+					mods = nil
+				}
+				o = &object{at: v.at, end: v.at + 1, mods: mods}
 				if done {
 					continue
 				}
@@ -225,6 +229,8 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	switch {
 	case g.err != nil:
 		return nil
+	case githubTools(v.sense, class) != nil:
+		return []deed{{tools: githubTools(v.sense, class)}}
 	case o.group != "" && (class == "op" || class == "any" || class == "tool" || class == "git" || class == "change"):
 		return g.grouped(o, class)
 	case class == "git", class == "op" && slices.Contains(o.quals, "git"), class == "op" && slices.Contains(o.quals, "network"), class == "op" && slices.Contains(o.quals, "remote"):
@@ -266,9 +272,7 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 // special returns what a few pairs of verb and noun mean, which no row of the
 // table can say.
 func (g *grounder) special(v verbUse, o *object, class string) ([]deed, bool) {
-	switch tools := githubTools(v.sense, class); {
-	case tools != nil:
-		return []deed{{tools: tools}}, true
+	switch {
 	case v.sense == "delete" && (class == "branch" || class == "tag") && len(o.quals) == 0 && len(o.names) == 0:
 		return []deed{{tools: []string{"git.git_" + class}, kinds: []act.Kind{act.GitRewrite}}}, true
 	case v.sense == "create" && class == "tag":

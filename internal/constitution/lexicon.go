@@ -480,11 +480,27 @@ func plural(w string) string {
 
 func vowel(c byte) bool { return strings.IndexByte("aeiou", c) >= 0 }
 
-// contains reports whether w is one of the words of a table with spaces around
-// each.
+// contains reports whether w is one of the words of a table, which begins and
+// ends with a space.
 func contains(table, w string) bool {
-	return w != "" && !strings.ContainsAny(w, " \n") && slices.Contains(strings.Fields(table), w)
+	if w == "" || strings.ContainsAny(w, " \n") {
+		return false
+	}
+	for from := 0; ; {
+		i := strings.Index(table[from:], w)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(w)
+		if i > 0 && isSpace(table[i-1]) && end < len(table) && isSpace(table[end]) {
+			return true
+		}
+		from = i + 1
+	}
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' }
 
 // known reports whether w means something by itself: a verb, a noun or a
 // conjunction.

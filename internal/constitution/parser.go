@@ -23,13 +23,16 @@ type parser struct {
 	bad   int    // index of the token that why is about
 	why   string // what is wrong, if more is known than that a word is not understood
 	hint  string // what to write instead
-	work  int    // steps taken; bounded, so that no sentence takes long
 	verb  string // the sense of the verb that is read
 	known *surroundings
 }
 
-// maxWork bounds the steps for one sentence. Ordinary ones take a few hundred.
-const maxWork = 200_000
+// maxWork bounds the steps for one sentence, over all ways to read it. Ordinary
+// ones take a few thousand; after the bound nothing more is understood.
+const maxWork = 2_000_000
+
+// maxTokens bounds the words and marks of one sentence.
+const maxTokens = 400
 
 // A miss is a sentence that was not understood, and where.
 type miss struct {
@@ -46,8 +49,8 @@ func (p *parser) more() bool { return p.i < len(p.toks) }
 func (p *parser) peek() token { return p.peekAt(0) }
 
 func (p *parser) peekAt(n int) token {
-	p.work++
-	if p.work > maxWork || p.i+n >= len(p.toks) || p.i+n < 0 {
+	p.known.work++
+	if p.known.work > maxWork || p.i+n >= len(p.toks) || p.i+n < 0 {
 		return token{kind: punct, at: -1}
 	}
 	return p.toks[p.i+n]

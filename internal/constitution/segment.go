@@ -19,7 +19,7 @@ type unit struct {
 	toks    []token
 	intros  [][]token // sentences that end in a colon and introduce this list, outermost first
 	heading []token   // the nearest heading, which may say something too
-	item    bool      // the sentence is in a list item
+	first   bool      // the sentence is the first of its paragraph or list item
 }
 
 type blockKind uint8
@@ -300,7 +300,7 @@ func (s *segmenter) unitsOf(blocks []block) []unit {
 				intros[pending] = trimColon(toks)
 				continue
 			}
-			u := unit{toks: toks, heading: title, item: b.kind == item}
+			u := unit{toks: toks, heading: title, first: i == 0}
 			if b.kind == item {
 				for _, in := range intros[:b.depth+1] {
 					if in != nil {

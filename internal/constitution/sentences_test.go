@@ -106,7 +106,11 @@ func brief(c policy.Clause) string {
 		add("when ", conditionName(w))
 	}
 	if c.Limit != nil {
-		add("limit ", fmt.Sprintf("%d in %s", c.Limit.Count, c.Limit.Window))
+		window := c.Limit.Window.String()
+		if c.Limit.Window == 0 {
+			window = "a session"
+		}
+		add("limit ", fmt.Sprintf("%d in %s", c.Limit.Count, window))
 	}
 	if c.Expires != nil {
 		add("until ", c.Expires.Format(time.RFC3339))

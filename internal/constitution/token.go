@@ -1,6 +1,7 @@
 package constitution
 
 import (
+	"bytes"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -85,6 +86,11 @@ func (s *scanner) has(prefix string) bool {
 	return strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+4)]), prefix)
 }
 
+// maxSpan bounds how far the end of a code span, quotation or link is looked for.
+const maxSpan = 2048
+
+func (s *scanner) window(from, end int) []byte { return s.b[from:min(end, from+maxSpan)] }
+
 func (s *scanner) pos() int { return s.at[min(s.i, len(s.at)-1)] }
 
 func (s *scanner) push(k tokenKind, text string, i int) {
@@ -105,7 +111,7 @@ func (s *scanner) code(end int) {
 		run++
 	}
 	fence := strings.Repeat("`", run)
-	n := strings.Index(string(s.b[s.i+run:end]), fence)
+	n := bytes.Index(s.window(s.i+run, end), []byte(fence))
 	if n < 0 {
 		s.fail(s.pos(), "a code span is not closed: add %s", fence)
 		s.i += run
@@ -132,8 +138,8 @@ func (s *scanner) code(end int) {
 // quotation reads what stands between two quotation marks.
 func (s *scanner) quotation(end int) {
 	_, n := utf8.DecodeRune(s.b[s.i:])
-	from, rest := s.i+n, string(s.b[s.i+n:end])
-	closing := strings.IndexAny(rest, `"”»`)
+	from := s.i + n
+	closing := bytes.IndexAny(s.window(from, end), `"”»`)
 	if closing < 0 || s.in != 0 {
 		s.fail(s.pos(), "a quotation is not closed")
 		s.i = from
@@ -167,8 +173,8 @@ func (s *scanner) emphasis(end int) bool {
 		before = s.b[s.i-1]
 	}
 	opens := strings.IndexByte(" (\"'", before) >= 0 && (isAlnum(after) || after == '`' || after == '@' || after == '~')
-	closes := !opens && strings.IndexByte(" .,;:!?)\"'", after) >= 0 && before != ' ' && before != '.' && before != '/'
-	if opens && !strings.Contains(string(s.b[s.i+run:end]), string(s.b[s.i:s.i+run])) {
+	closes := !opens && strings.IndexByte(" .,;:!?)\"'", after) >= 0 && (isAlnum(before) || strings.IndexByte("!?)`", before) >= 0)
+	if opens && !bytes.Contains(s.window(s.i+run, end), s.b[s.i:s.i+run]) {
 		return false
 	}
 	if opens || closes {
@@ -179,7 +185,7 @@ func (s *scanner) emphasis(end int) bool {
 
 // link reads [text](target) as its text, if the text does not hide the target.
 func (s *scanner) link(end int) bool {
-	rest := string(s.b[s.i:end])
+	rest := string(s.window(s.i, end))
 	n := strings.Index(rest, "](")
 	m := strings.IndexByte(rest, ')')
 	if n < 0 || m < n {
@@ -230,6 +236,10 @@ func (s *scanner) chunk(end int) {
 	if from > 0 && s.b[from-1] != ' ' && strings.Trim(text, ".") == "" {
 		s.stop()
 		return
+	}
+	if i := strings.Index(text, "~~"); i > 0 {
+		s.i = from + i
+		text = text[:i]
 	}
 	body, tail := trimEnd(text)
 	s.words(body, from)

@@ -121,8 +121,22 @@ func (c *compiler) part(u unit, toks []token) {
 	if above == "" && len(intro) == 0 && u.heading != nil && c.isContext(u.heading) {
 		intro = u.heading
 	}
+	c.known.work = 0
+	if u.first && &toks[0] == &u.toks[0] {
+		c.known = &surroundings{}
+	}
+	if len(toks) > maxTokens {
+		c.fail(toks[0].at, "", "the sentence has more than %d words: write several, or a list", maxTokens)
+		return
+	}
 	whole, lead := compose(intro, toks)
 	var first *miss
+	if len(intro) > 0 && !u.first {
+		if statements, m := c.statements(toks, ruleFrom(above)); m == nil {
+			c.add(statements, u, toks, nil)
+			return
+		}
+	}
 	if len(intro) > 0 {
 		statements, m := c.statements(whole, ruleFrom(above))
 		if m == nil {
@@ -290,12 +304,12 @@ func (c *compiler) more(toks []token, above policy.Modality, before *statement) 
 		return nil, &miss{at: toks[0].at, why: "the sentence breaks off"}
 	}
 	outer := c.known
-	c.known = &surroundings{toks: before.toks}
+	c.known = &surroundings{inside: true, work: outer.work}
 	if n := len(before.actions); n > 0 {
 		c.known.last = before.actions[n-1].objects
 	}
 	rest, m := c.statements(toks[i:], "")
-	c.known = outer
+	outer.work, c.known = c.known.work, outer
 	if m == nil && rest[0].modal && len(rest[0].who) == 0 && !startsWithSubject(rest[0].toks) {
 		rest[0].who = before.who
 	}
@@ -339,6 +353,9 @@ func (c *compiler) add(statements []statement, u unit, toks, intro []token) {
 			c.drafts = append(c.drafts, *d)
 		}
 		c.personas(s)
+		if n := len(s.actions); n > 0 && len(s.actions[n-1].objects) > 0 {
+			c.known = &surroundings{last: s.actions[n-1].objects}
+		}
 	}
 }
 
