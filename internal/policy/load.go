@@ -105,7 +105,7 @@ func load(schema []byte, layers []Layer, b Binding) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{actions: v.actions()}
+	p := &Policy{actions: v.actions}
 	all := append(slices.Clone(layers), Layer{Name: Bedrock, File: "bedrock.cedar", Text: bedrockText})
 	if !slices.ContainsFunc(all, func(l Layer) bool { return l.Name == "" }) {
 		all = append(all, Layer{})

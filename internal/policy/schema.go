@@ -30,8 +30,9 @@ func Schema() []byte { return slices.Clone(schemaText) }
 // A validator checks rules against the schema, and for what the schema cannot
 // say.
 type validator struct {
-	cedar  *validate.Validator
-	schema *resolved.Schema
+	cedar   *validate.Validator
+	schema  *resolved.Schema
+	actions []types.Entity // of each kind, in the order of allKinds, with its groups as parents
 }
 
 func newValidator(text []byte) (*validator, error) {
@@ -43,18 +44,11 @@ func newValidator(text []byte) (*validator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading schema: %w", err)
 	}
-	return &validator{cedar: validate.New(r), schema: r}, nil
-}
-
-// actions returns the entity of each kind, in the order of act.Kinds, with all
-// its groups as parents.
-func (v *validator) actions() []types.Entity {
-	var all []types.Entity
+	v := &validator{cedar: validate.New(r), schema: r}
 	for _, k := range allKinds {
-		uid := actionUID(k)
-		all = append(all, types.Entity{UID: uid, Parents: v.schema.Actions[uid].Entity.Parents})
+		v.actions = append(v.actions, r.Actions[actionUID(k)].Entity)
 	}
-	return all
+	return v, nil
 }
 
 func actionUID(k act.Kind) types.EntityUID {
@@ -201,7 +195,7 @@ func (v *validator) kinds(tree *ast.Policy) kindSet {
 		scope = a.Entities
 	}
 	var s kindSet
-	for i, e := range v.actions() {
+	for i, e := range v.actions {
 		if slices.ContainsFunc(scope, func(u types.EntityUID) bool { return u == e.UID || e.Parents.Contains(u) }) {
 			s |= 1 << i
 		}
