@@ -7,8 +7,9 @@
 //
 // Invariants:
 //
-//	P1  Only Cedar decides. The index picks the rules that can match; a rule it
-//	    leaves out would not have matched, so it never changes an answer.
+//	P1  Only Cedar decides. The index leaves out only rules that would not match,
+//	    and what is read in place is what Cedar's authorizer would say over all
+//	    rules (TestOracle).
 //	P2  Deny by default. The zero [Decision], a nil [Policy], an unknown kind,
 //	    principal or type of fact, and any evaluation error deny.
 //	P3  More approval never turns an answer for the worse: approved(c) occurs
@@ -90,8 +91,8 @@ type Decision struct {
 	// approval, for deny those that forbid, or else [Default].
 	Rules   []string
 	Ask     []Asked // escalate: the clauses to approve, granting layer first
-	Limited []string
-	Filter  act.Filter
+	Limited []string // allow: limited clauses that granted, once for each effect that counts
+	Filter  act.Filter // zero: a tree is allowed whole, or not
 	Reason  string // fit to show to an agent; "" when allowed
 	Effects []EffectDecision
 	Errors  []string // evaluation errors; any makes the verdict deny
