@@ -90,10 +90,10 @@ type Decision struct {
 	// granting rule of each effect, for escalate the rules that wait for
 	// approval, for deny those that forbid, or else [Default].
 	Rules   []string
-	Ask     []Asked // escalate: the clauses to approve, granting layer first
-	Limited []string // allow: limited clauses that granted, once for each effect that counts
+	Ask     []Asked    // escalate: the clauses to approve, granting layer first
+	Limited []string   // allow: limited clauses that granted, once for each effect that counts
 	Filter  act.Filter // zero: a tree is allowed whole, or not
-	Reason  string // fit to show to an agent; "" when allowed
+	Reason  string     // fit to show to an agent; "" when allowed
 	Effects []EffectDecision
 	Errors  []string // evaluation errors; any makes the verdict deny
 }
