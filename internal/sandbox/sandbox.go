@@ -68,6 +68,9 @@ type Box interface {
 	// else still runs in it, and says how it ended. It may be called any number
 	// of times. An error means that the end could not be established.
 	Wait() (Exit, error)
+	// Terminate asks the first process of the box to end, as far as the tier can
+	// ask (SIGTERM). Nothing has to come of it; Kill does not ask.
+	Terminate() error
 	// Kill ends every process of the box and returns when they are gone. On a
 	// box that has ended it does nothing.
 	Kill() error

@@ -237,6 +237,19 @@ func (b *box) Wait() (sandbox.Exit, error) {
 	return b.exit, b.err
 }
 
+// Terminate implements [sandbox.Box].
+func (b *box) Terminate() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reaped {
+		return nil
+	}
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("terminating: %w", err)
+	}
+	return nil
+}
+
 // Kill implements [sandbox.Box].
 func (b *box) Kill() error {
 	if err := b.kill(sandbox.CauseKill); err != nil {

@@ -108,16 +108,17 @@ func TestNothingSurvives(t *testing.T) {
 		do   func(sandbox.Box, context.CancelFunc)
 		want sandbox.Exit
 	}{
-		"exit":     {"exit 3", 0, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}},
-		"signal":   {"kill -11 $$", 0, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 11}},
-		"kill":     {"wait", 0, func(b sandbox.Box, _ context.CancelFunc) { b.Kill() }, sandbox.Exit{Cause: sandbox.CauseKill}},
-		"context":  {"wait", 0, func(_ sandbox.Box, c context.CancelFunc) { c() }, sandbox.Exit{Cause: sandbox.CauseKill}},
-		"deadline": {"wait", 300 * time.Millisecond, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseDeadline}},
+		"exit":     {"echo ready; exit 3", 0, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}},
+		"signal":   {"echo ready; kill -11 $$", 0, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 11}},
+		"asked":    {"trap 'exit 5' TERM; echo ready; wait", 0, func(b sandbox.Box, _ context.CancelFunc) { b.Terminate() }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 5}},
+		"kill":     {"echo ready; wait", 0, func(b sandbox.Box, _ context.CancelFunc) { b.Kill() }, sandbox.Exit{Cause: sandbox.CauseKill}},
+		"context":  {"echo ready; wait", 0, func(_ sandbox.Box, c context.CancelFunc) { c() }, sandbox.Exit{Cause: sandbox.CauseKill}},
+		"deadline": {"echo ready; wait", 300 * time.Millisecond, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseDeadline}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := sh(tree + " echo ready; " + end.tail)
+			s := sh(tree + end.tail)
 			s.Limits.Wall = end.wall
 			marker := "UNBOXED_TEST=" + filepath.Base(t.TempDir()) + name
 			s.Env = append(s.Env, marker)
