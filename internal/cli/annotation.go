@@ -87,11 +87,12 @@ func groupText(t policy.ToolAnnotation) string {
 
 func argText(a policy.Arg) string {
 	text := string(a.Role)
-	for i, k := range a.Effects {
-		if i == 0 {
-			text += ":"
-		}
-		text += " " + string(k)
+	var kinds []string
+	for _, k := range a.Effects {
+		kinds = append(kinds, string(k))
+	}
+	if len(kinds) > 0 {
+		text += ": " + strings.Join(kinds, " ")
 	}
 	if len(a.When) > 0 {
 		text += ", or as other arguments say"

@@ -86,7 +86,7 @@ func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) err
 	if err != nil {
 		return err
 	}
-	taken, err := takenBy(name, draft.PackageOf(argv))
+	taken, err := takenBy(name, argv)
 	if err == nil && !f.force {
 		err = taken
 	}
@@ -148,8 +148,8 @@ func findServer(file, name string, log *slog.Logger) (mediator.Server, error) {
 }
 
 // takenBy returns an error if annotations shipped with us have that name, so that
-// these would take their place for every server, or are for that package.
-func takenBy(name, pkg string) (taken, err error) {
+// others would take their place for every server, or are chosen for argv.
+func takenBy(name string, argv []string) (taken, err error) {
 	shipped, err := policy.Shipped()
 	if err != nil {
 		return nil, err
@@ -162,15 +162,28 @@ func takenBy(name, pkg string) (taken, err error) {
 	}
 	for of, a := range shipped {
 		for _, p := range a.Packages {
-			if pkg != "" && p == pkg {
+			if selects(p, argv) {
 				return &exitError{
-					code: codeFailed, err: fmt.Errorf("server %s runs %s, whose annotations are shipped with ringfence as %s", name, pkg, of),
+					code: codeFailed, err: fmt.Errorf("server %s runs %s, whose annotations are shipped with ringfence as %s", name, p, of),
 					hint: "they are used already; --force drafts others",
 				}, nil
 			}
 		}
 	}
 	return nil, nil
+}
+
+// selects reports whether the engine chooses annotations of the package pkg for
+// argv: it is a word of it, with or without a version, the folder of one in
+// node_modules, or the name of the program.
+func selects(pkg string, argv []string) bool {
+	for i, word := range argv {
+		if word == pkg || strings.HasPrefix(word, pkg+"@") || strings.Contains(word, "/node_modules/"+pkg+"/") ||
+			i == 0 && filepath.Base(word) == pkg {
+			return true
+		}
+	}
+	return false
 }
 
 // draftFile is where the draft for a server is kept: in the file out, if one is
@@ -251,7 +264,7 @@ func runAccept(s *streams, f annotateFlags, name string) error {
 	if err != nil {
 		return err
 	}
-	if taken, err := takenBy(name, ""); err != nil || taken != nil && !f.force {
+	if taken, err := takenBy(name, nil); err != nil || taken != nil && !f.force {
 		return errors.Join(err, taken)
 	}
 	if !s.json {

@@ -80,22 +80,26 @@ func encode(v any) string {
 // packageForm is the name of an npm or PyPI package.
 var packageForm = regexp.MustCompile(`^(@[a-z0-9~][a-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*$`)
 
-// PackageOf returns the package that argv runs, without its version: the one
-// whose folder in node_modules it names, or the one that a program that runs
-// packages (npx, bunx, uvx …) is given. It returns "" if argv is not of that kind.
+// PackageOf returns the package that argv runs, without its version: the one in
+// whose folder of node_modules its program or script is, or the one that a program
+// that runs packages (npx, bunx, uvx …) is given. It returns "" if argv is not of
+// that kind.
 func PackageOf(argv []string) string {
-	for _, word := range argv {
-		_, rest, ok := strings.Cut(filepath.ToSlash(word), "/node_modules/")
-		if parts := strings.Split(rest, "/"); ok {
-			name := parts[0]
-			if strings.HasPrefix(name, "@") && len(parts) > 1 {
-				name += "/" + parts[1]
-			}
-			return wellFormed(name)
-		}
-	}
 	if len(argv) == 0 {
 		return ""
+	}
+	program := argv[0]
+	if base := filepath.Base(program); base == "node" || base == "bun" || base == "deno" {
+		script := slices.IndexFunc(argv[1:], func(word string) bool { return !strings.HasPrefix(word, "-") })
+		program = argv[1+script] // itself, if there is none
+	}
+	if _, rest, ok := strings.Cut(filepath.ToSlash(program), "/node_modules/"); ok {
+		parts := strings.Split(rest, "/")
+		name := parts[0]
+		if strings.HasPrefix(name, "@") && len(parts) > 1 {
+			name += "/" + parts[1]
+		}
+		return wellFormed(name)
 	}
 	rest := argv[1:]
 	switch filepath.Base(argv[0]) {
