@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Unread is the most that Run keeps of a stream when the Spec sets no limit.
-const Unread = 64 << 20
+// maxKept is how many bytes Run keeps of a stream when the Spec sets no limit.
+const maxKept = 64 << 20
 
 // An Output is what a program left behind.
 type Output struct {
@@ -22,9 +22,9 @@ type Output struct {
 }
 
 // Run starts s in a box of t, feeds it stdin, and waits for its end. Each stream is
-// kept up to the output limit of s; what follows is read and dropped, so that the
-// program does not block. Errors are those of Start and Wait: a program that fails
-// is no error, see Output.Exit.
+// kept up to the output limit of s, or 64 MiB if it has none; what follows is read
+// and dropped, so that the program does not block. Errors are those of Start and
+// Wait: a program that fails is no error, see Output.Exit.
 func Run(ctx context.Context, t Tier, s Spec, stdin []byte) (Output, error) {
 	box, err := t.Start(ctx, s)
 	if err != nil {
@@ -32,7 +32,7 @@ func Run(ctx context.Context, t Tier, s Spec, stdin []byte) (Output, error) {
 	}
 	limit := s.Bounds().Output
 	if limit == Unlimited {
-		limit = Unread
+		limit = maxKept
 	}
 	stdout, stderr := Cap(box.Stdout(), limit), Cap(box.Stderr(), limit)
 	var o, e bytes.Buffer

@@ -37,7 +37,7 @@ type Network string
 // The networks. The zero Network has no way out and no way in.
 const (
 	NetworkNone   Network = ""       // no socket that leads out of the box
-	NetworkEgress Network = "egress" // the socket Spec.Egress and nothing else
+	NetworkPolicy Network = "policy" // the socket Spec.Egress and nothing else
 )
 
 // A Workspace is the directory a box works in. The zero Workspace is none.
@@ -67,7 +67,7 @@ type Spec struct {
 	Held    []string
 	Network Network
 	// Egress is the path of the Unix socket of our way out. Required with
-	// NetworkEgress, refused without.
+	// NetworkPolicy, refused without.
 	Egress  string
 	Profile Profile
 	Limits  Limits
@@ -271,10 +271,10 @@ func (s Spec) checkNetwork() error {
 			return errors.New("spec: a way out is given, but no network is asked for")
 		}
 		return nil
-	case NetworkEgress:
+	case NetworkPolicy:
 		return checkPath("way out", s.Egress)
 	}
-	return fmt.Errorf("spec: network %q is none of \"\", \"egress\"", s.Network)
+	return fmt.Errorf("spec: network %q is none of \"\", \"policy\"", s.Network)
 }
 
 func (s Spec) checkLimits() error {
