@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringfence/internal/act"
@@ -50,7 +51,7 @@ func summary(kind string, body json.RawMessage) string {
 	case "session-end":
 		return show(b.Why)
 	case "request":
-		return show(strings.TrimSpace(b.Tool + " " + effectsText(b.Effects)))
+		return show(words(b.Tool, effectsText(b.Effects)))
 	case "question":
 		var asked []string
 		for _, c := range b.Clauses {
@@ -58,13 +59,18 @@ func summary(kind string, body json.RawMessage) string {
 		}
 		return "asks a person: " + show(strings.Join(asked, "; "))
 	case "answer":
-		return show(fmt.Sprintf("approved: %v %s %v %s", b.Approved, b.Code, list(b.By), b.Note))
+		return show(words(fmt.Sprintf("approved: %v", b.Approved), b.Code, list(b.By), b.Note))
 	case "decision":
-		return show(strings.TrimSpace(fmt.Sprintf("%s %s %s box: %v %s", b.Verdict, b.Code, strings.Join(b.Rules, " "), b.Box, b.Reason)))
+		return show(words(b.Verdict, b.Code, strings.Join(b.Rules, " "), fmt.Sprintf("box: %v", b.Box), b.Reason))
 	case "result":
-		return show(strings.TrimSpace(fmt.Sprintf("of %s: %d bytes %s %s", b.Ticket, b.Size, strings.Join(b.Labels, " "), b.Error)))
+		return show(words("of "+b.Ticket+":", fmt.Sprintf("%d bytes", b.Size), strings.Join(b.Labels, " "), b.Error))
 	}
 	return show(string(body))
+}
+
+// words joins what is not empty.
+func words(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
 func list(v any) string {

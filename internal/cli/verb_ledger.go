@@ -68,9 +68,7 @@ func newLedgerShow(s *streams) *cobra.Command {
 				q.Session = args[0]
 			}
 			return with(c.Context(), connect, func(e *api.Client) error {
-				n := 0
-				err := e.LedgerEntries(c.Context(), q, func(raw json.RawMessage) error {
-					n++
+				return sessionHint(e.LedgerEntries(c.Context(), q, func(raw json.RawMessage) error {
 					if s.json {
 						_, err := fmt.Fprintf(s.out, "%s\n", raw)
 						return err
@@ -81,11 +79,7 @@ func newLedgerShow(s *streams) *cobra.Command {
 					}
 					_, err = io.WriteString(s.out, line)
 					return err
-				})
-				if err == nil && n == 0 && q.Session != "" {
-					return &exitError{code: codeFailed, err: fmt.Errorf("the record has no session %q", q.Session), hint: `"ringfence ledger sessions" lists them`}
-				}
-				return err
+				}))
 			})
 		},
 	}
@@ -123,11 +117,11 @@ func newLedgerExport(s *streams) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return with(c.Context(), connect, func(e *api.Client) error {
 				if out == "" {
-					return e.LedgerExport(c.Context(), args[0], s.out)
+					return sessionHint(e.LedgerExport(c.Context(), args[0], s.out))
 				}
 				var buf bytes.Buffer
 				if err := e.LedgerExport(c.Context(), args[0], &buf); err != nil {
-					return err
+					return sessionHint(err)
 				}
 				if err := atomicfile.Write(out, buf.Bytes(), 0o600); err != nil {
 					return err
@@ -140,6 +134,14 @@ func newLedgerExport(s *streams) *cobra.Command {
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return c
+}
+
+// sessionHint says where the sessions are listed, if the one named is not there.
+func sessionHint(err error) error {
+	if errors.Is(err, api.ErrNotFound) {
+		return &exitError{code: codeFailed, err: err, hint: `"ringfence ledger sessions" lists them`}
+	}
+	return err
 }
 
 // verdictOf maps a verification to an exit status.

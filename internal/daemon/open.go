@@ -215,7 +215,7 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in)}
 		entry := serverEntry{Name: in.Name, Argv: in.Argv, Dir: dir, Box: boxReport(in.Report)}
 		if a == nil {
-			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools %s`", in.Name, in.Name))
+			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools --servers FILE %s`", in.Name, in.Name))
 		} else {
 			entry.Annotations = a.Name
 		}

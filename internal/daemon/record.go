@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -131,6 +132,9 @@ func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQu
 		tail = append(tail, slices.Clone(r.Raw))
 		return nil
 	})
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = api.Errorf(api.CodeNotFound, "the record has no session %q", q.Session)
+	}
 	for _, raw := range tail {
 		if err == nil {
 			err = send(raw)
@@ -144,7 +148,11 @@ func (e *Engine) LedgerExport(ctx context.Context, _ api.Caller, id string, w io
 	if _, err := e.ledger.Checkpoint(ctx); err != nil {
 		return err
 	}
-	return e.ledger.Export(ctx, id, w)
+	err := e.ledger.Export(ctx, id, w)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return api.Errorf(api.CodeNotFound, "the record has no session %q", id)
+	}
+	return err
 }
 
 // LedgerVerify verifies the whole record.

@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"ringfence/internal/act"
@@ -71,7 +73,7 @@ func (d *draft) annotated() *refusal {
 	}
 	a, ok := s.Annotation.Tools[tool]
 	if !ok {
-		return refuse(act.CodeUnknown, "server %s has no annotated tool %q", server, tool)
+		return refuse(act.CodeUnknown, "server %s has no annotated tool %q%s", server, tool, meant(tool, slices.Sorted(maps.Keys(s.Annotation.Tools))))
 	}
 	d.tool = &Tool{Name: tool, Annotation: &a, server: s}
 	return nil

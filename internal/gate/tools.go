@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -162,18 +163,27 @@ func (d *draft) findTool() *refusal {
 		return refuse(act.CodeUnknown, "there is no tool %q: tools are named server.tool, and the servers are %s", d.req.Tool, d.run.serverNames())
 	}
 	s.mu.Lock()
-	t := s.tools[tool]
+	tools := s.tools
 	s.mu.Unlock()
+	t := tools[tool]
 	switch {
 	case t == nil:
-		return refuse(act.CodeUnknown, "server %s lists no tool %q", server, tool)
+		return refuse(act.CodeUnknown, "server %s lists no tool %q%s", server, tool, meant(tool, slices.Sorted(maps.Keys(tools))))
 	case t.Annotation == nil:
-		return refuse(act.CodeUnannotated, "nothing says what the arguments of %s do, so it is not called; a person can draft that with `ringfence annotate-tools %s`", d.req.Tool, server)
+		return refuse(act.CodeUnannotated, "nothing says what the arguments of %s do, so it is not called; a person can draft that with `ringfence annotate-tools --servers FILE %s`", d.req.Tool, server)
 	case t.Status != PinApproved:
 		return refuse(act.CodeUnpinned, "the definition of %s is %s; a person can look at it with `ringfence tools review %s`", d.req.Tool, t.Status, d.req.Tool)
 	}
 	d.tool = t
 	return nil
+}
+
+// meant suggests what was probably meant by name, "" if nothing is near.
+func meant(name string, valid []string) string {
+	if near := strictjson.Nearest(name, valid); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
 
 // decideList takes in a list of definitions and allows showing those of them

@@ -103,7 +103,7 @@ permit (principal, action == Action::"stat", resource);
 		"default":        {[]act.Effect{onPath(act.Create, "/x")}, "denied: create /x is allowed by no rule of the policy (default). Retrying will not help"},
 		"lower default":  {[]act.Effect{onPath(act.Stat, "/x")}, "denied: stat /x is not among what the user policy leaves allowed (user:default). Retrying"},
 		"several layers": {[]act.Effect{onPath(act.Create, "/x\x1b[2J\u202e")}, `create /x\u{1b}[2J\u{202e} is allowed by no rule`},
-		"escalate":       {[]act.Effect{onPath(act.Delete, "/x")}, "approval needed: delete /x needs approval by c3 (two owners) [2 of owner]. A person is asked; without an answer this is denied."},
+		"escalate":       {[]act.Effect{onPath(act.Delete, "/x")}, "approval needed: delete /x needs approval by c3 (two owners) [2 of owner]."},
 		"escalate bare":  {[]act.Effect{onPath(act.Delete, "/d/x")}, "needs approval by c3 (two owners)"},
 		"many": {
 			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4"), onPath(act.Create, "/5"), onPath(act.Read, "/ok")},
@@ -113,7 +113,7 @@ permit (principal, action == Action::"stat", resource);
 		"tree": {[]act.Effect{{Kind: act.Read, Tree: true, Resource: act.Resource{Type: act.Path, Text: "/"}}}, "read / and everything beneath is forbidden by c2.1"},
 		"bedrock": {
 			[]act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/k", Facts: map[string]any{act.FactClass: "credentials"}}}},
-			"read /k needs approval by bedrock.credentials (using the keys and credentials of this person needs a person). A person",
+			"read /k needs approval by bedrock.credentials (using the keys and credentials of this person needs a person).",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func summary(v act.Verdict, reasons []string) string {
 	}
 	s := strings.Join(reasons, "; ")
 	if v == act.Escalate {
-		return "approval needed: " + s + ". A person is asked; without an answer this is denied."
+		return "approval needed: " + s + "."
 	}
 	return "denied: " + s + ". Retrying will not help: do without it, or tell the person which rule stands in the way."
 }
