@@ -12,7 +12,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 win
 T ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build try test race lint fmt tidy gen tree startup check cross e2e fuzz bench cover golden deps
+.PHONY: help build try test race lint fmt tidy gen tree startup check cross e2e fuzz bench crash cover golden deps
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,8 +80,11 @@ cross: ## vet and build for every platform
 fuzz: ## each fuzzer for T (make fuzz T=60s)
 	scripts/fuzz.sh $(T)
 
-bench: ## the benchmarks
-	scripts/need.sh $(GO) test -run '^$$' -bench . -benchmem ./...
+bench: ## figures beside those of others; writes docs/bench.md
+	scripts/need.sh $(GO) run ./test/bench -o docs/bench.md
+
+crash: ## 1,000 kills of engine and clients at random moments
+	RINGFENCE_CRASH_ROUNDS=1000 $(GO) test -count=1 -v -timeout 4h -run '^TestCrash$$' ./test/crash
 
 golden: ## rewrite expected outputs; review the difference
 	RINGFENCE_TEST_UPDATE=1 $(GO) test -count=1 ./...

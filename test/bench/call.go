@@ -50,7 +50,7 @@ func callsOfFiles(ctx context.Context, b *bench, h *rig.Home) error {
 	if err := os.WriteFile(small, []byte("one line of text\n"), 0o600); err != nil {
 		return err
 	}
-	direct, err := h.Start(ctx, h.Command("server", "filesystem", "--root", h.Work))
+	direct, err := h.Start(ctx, h.Command(ctx, "server", "filesystem", "--root", h.Work))
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func callsOfFiles(ctx context.Context, b *bench, h *rig.Home) error {
 // behindUs starts us in front of servers, where anything in the workspace is
 // allowed, and asks for the tools, as clients do.
 func behindUs(ctx context.Context, h *rig.Home, servers map[string]any) (*rig.MCP, error) {
-	policy, err := h.Policy("may do anything in the workspace", "may use the tools everything.*")
+	policy, err := h.Policy(ctx, "may do anything in the workspace", "may use the tools everything.*")
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func callRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.M
 func callsOfNode(ctx context.Context, b *bench, h *rig.Home) error {
 	node := filepath.Join(b.node, "node_modules", ".bin", "node")
 	script := filepath.Join(b.node, "node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-	cmd := exec.Command(node, script)
+	cmd := exec.CommandContext(ctx, node, script)
 	cmd.Env, cmd.Dir = h.Env(), h.Work
 	direct, err := h.Start(ctx, cmd)
 	if err != nil {

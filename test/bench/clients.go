@@ -24,11 +24,11 @@ type client struct {
 // open opens n sessions, each on a connection of its own, for the filesystem
 // server of h.
 func open(ctx context.Context, h *rig.Home, n int) (all []*client, err error) {
-	policy, err := h.Policy("may do anything in the workspace")
+	policy, err := h.Policy(ctx, "may do anything in the workspace")
 	if err != nil {
 		return nil, err
 	}
-	server, err := h.Start(ctx, h.Command("server", "filesystem", "--root", h.Work))
+	server, err := h.Start(ctx, h.Command(ctx, "server", "filesystem", "--root", h.Work))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func closeAll(ctx context.Context, all []*client) error {
 	var errs []error
 	for _, c := range all {
 		if c.Session != nil {
-			errs = append(errs, c.Session.Close(ctx))
+			errs = append(errs, c.Close(ctx))
 		}
 		if c.conn != nil {
 			errs = append(errs, c.conn.Close())
@@ -154,8 +154,8 @@ func memory(ctx context.Context, b *bench) error {
 	return errors.Join(memoryRows(ctx, b, h), h.Close())
 }
 
-func memoryRows(ctx context.Context, b *bench, h *rig.Home) error {
-	idle, err := idleMemory(b)
+func memoryRows(ctx context.Context, b *bench, h *rig.Home) (err error) {
+	idle, err := idleMemory(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func memoryRows(ctx context.Context, b *bench, h *rig.Home) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	pid := conn.Hello().PID
 	if err := b.addMemory("memory of the engine, idle", pid, idle, 25); err != nil {
 		return err

@@ -223,7 +223,10 @@ func world(r cedar.Request, e act.Effect) types.EntityMap {
 		{UID: r.Principal, Parents: types.NewEntityUIDSet(uid("Persona", "p"))},
 		{UID: r.Action, Parents: types.NewEntityUIDSet(uid("Action", "observe"))},
 		{UID: uid("Tool", "filesystem.read_text_file"), Parents: types.NewEntityUIDSet(uid("Server", "filesystem"))},
-		{UID: uid("TextArgs", "call")}, {UID: uid("NumberArgs", "call")}, {UID: uid("FlagArgs", "call")}, {UID: uid("Counts", "call")},
+		{UID: uid("TextArgs", "call")},
+		{UID: uid("NumberArgs", "call")},
+		{UID: uid("FlagArgs", "call")},
+		{UID: uid("Counts", "call")},
 	} {
 		m[ent.UID] = ent
 	}

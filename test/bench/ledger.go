@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"ringfence/internal/ledger"
@@ -142,7 +143,7 @@ func verifies(ctx context.Context, b *bench) (err error) {
 	}
 	w := bufio.NewWriter(plain)
 	err = l.Entries(ctx, ledger.Query{}, func(r ledger.Record) error {
-		_, err := w.Write(append(r.Raw[:len(r.Raw):len(r.Raw)], '\n'))
+		_, err := w.Write(append(slices.Clip(r.Raw), '\n'))
 		return err
 	})
 	if err = errors.Join(err, w.Flush(), plain.Close()); err != nil {

@@ -93,7 +93,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		if !chosen.MatchString(g.name) {
 			continue
 		}
-		fmt.Fprintln(progress, "measuring:", g.name)
+		if _, err := fmt.Fprintln(progress, "measuring:", g.name); err != nil {
+			return err
+		}
 		if err := g.run(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", g.name, err)
 		}

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"text/template"
 	"time"
 	"unicode/utf8"
@@ -144,11 +143,7 @@ func (r row) cells() []string {
 func (p page) text() string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s, %s; load before %s, after %s\n\n", p.Date, p.Machine, p.Before, p.After)
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, cells := range append([][]string{titles}, p.table()...) {
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	_ = w.Flush() // into memory
+	b.WriteString(p.aligned())
 	return b.String()
 }
 

@@ -70,8 +70,8 @@ func starts(ctx context.Context, b *bench) error {
 }
 
 // readyRows measures how long it takes until a mediator answers its client.
-func readyRows(ctx context.Context, b *bench, h *rig.Home) error {
-	policy, err := h.Policy("may do anything in the workspace")
+func readyRows(ctx context.Context, b *bench, h *rig.Home) (err error) {
+	policy, err := h.Policy(ctx, "may do anything in the workspace")
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func readyRows(ctx context.Context, b *bench, h *rig.Home) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	// What is started is ended outside of what is timed.
 	var started *rig.MCP
 	end := func() (err error) {
@@ -102,7 +102,9 @@ func readyRows(ctx context.Context, b *bench, h *rig.Home) error {
 		}
 	}
 	ours := func() (*rig.MCP, error) { return h.MCP(ctx, policy, servers) }
-	beside := func() (*rig.MCP, error) { return h.Start(ctx, h.Command("server", "filesystem", "--root", h.Work)) }
+	beside := func() (*rig.MCP, error) {
+		return h.Start(ctx, h.Command(ctx, "server", "filesystem", "--root", h.Work))
+	}
 	for _, c := range []struct {
 		what  string
 		tools bool
@@ -142,8 +144,8 @@ func (b *bench) addMemory(what string, pid int, beside int64, limit int64) error
 }
 
 // idleMemory is what a Go program holds that does nothing.
-func idleMemory(b *bench) (int64, error) {
-	cmd := exec.Command(b.idle, "wait")
+func idleMemory(ctx context.Context, b *bench) (int64, error) {
+	cmd := exec.CommandContext(ctx, b.idle, "wait")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, err

@@ -40,7 +40,7 @@ func TestCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{home: h, rng: rand.New(rand.NewPCG(uint64(seed), 0)), record: newRecord(h)}
+	s := &scene{home: h, log: t.Logf, rng: rand.New(rand.NewPCG(uint64(seed), 0)), record: newRecord(h)}
 	defer func() {
 		if t.Failed() && os.Getenv(keepEnv) != "" {
 			t.Logf("the files are in %s", h.Own)
@@ -71,6 +71,7 @@ func setting(t *testing.T, name string, otherwise int64) int64 {
 // A scene is one run.
 type scene struct {
 	home            *rig.Home
+	log             func(format string, args ...any)
 	policy, servers string
 	rng             *rand.Rand // only of the goroutine that kills
 	record          *record
@@ -85,7 +86,7 @@ type scene struct {
 
 func (s *scene) play(ctx context.Context, rounds int64) (err error) {
 	s.kills, s.changed = map[string]int{}, make(chan struct{})
-	if s.policy, err = s.home.Policy("may do anything in the workspace"); err != nil {
+	if s.policy, err = s.home.Policy(ctx, "may do anything in the workspace"); err != nil {
 		return err
 	}
 	if s.servers, err = s.home.Servers(rig.Filesystem()); err != nil {
@@ -134,6 +135,7 @@ func (s *scene) kill(ctx context.Context, rounds int64) error {
 			if err := s.record.check(ctx, false); err != nil {
 				return fmt.Errorf("round %d: %w", n, err)
 			}
+			s.log("round %d, kills so far %v: %s", n, s.kills, s.record.summary())
 		}
 	}
 	return s.recovered(ctx)
@@ -231,7 +233,7 @@ func (s *scene) finish(ctx context.Context) error {
 	if err := s.record.check(ctx, true); err != nil {
 		return err
 	}
-	if _, err := s.home.Run("engine", "stop", "--force"); err != nil {
+	if _, err := s.home.Run(ctx, "engine", "stop", "--force"); err != nil {
 		return err
 	}
 	if err := s.home.Ended(patience); err != nil {

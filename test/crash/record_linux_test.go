@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,7 @@ func (r *record) check(ctx context.Context, last bool) (err error) {
 		return err
 	}
 	r.mu.Lock()
-	written, denied := slices.Clone(r.written), mapClone(r.denied)
+	written, denied := slices.Clone(r.written), maps.Clone(r.denied)
 	r.mu.Unlock()
 	e, err := r.home.Connect(ctx)
 	if err != nil {
@@ -121,14 +122,6 @@ func (r *record) check(ctx context.Context, last bool) (err error) {
 		return nil
 	}
 	return r.checkExports(ctx, e)
-}
-
-func mapClone(m map[string]string) map[string]string {
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 // readAll reads the entries that are new.
@@ -342,6 +335,8 @@ func (r *record) offline(ctx context.Context) error {
 }
 
 func (r *record) summary() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	ended, allowed, orphaned := 0, 0, 0
 	for _, c := range r.sessions {
 		if c.ended {

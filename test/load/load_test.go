@@ -82,13 +82,13 @@ type client struct {
 
 func open(t *testing.T, h *rig.Home) (all []*client) {
 	t.Helper()
-	policy, err := h.Policy(
+	policy, err := h.Policy(t.Context(),
 		"may do anything in the workspace",
 		fmt.Sprintf("may fetch pages from docs.example.org at most %d times an hour", most))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := h.Start(t.Context(), h.Command("server", "filesystem", "--root", h.Work))
+	server, err := h.Start(t.Context(), h.Command(t.Context(), "server", "filesystem", "--root", h.Work))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,13 +46,14 @@ type answer struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// MCP starts the program in front of the servers of a file.
+// MCP starts the program in front of the servers of a file. It is killed when ctx
+// ends.
 func (h *Home) MCP(ctx context.Context, policy, servers string, more ...string) (*MCP, error) {
 	args := []string{"mcp", "--servers", servers, "-w", h.Work, "--ask", "never"}
 	if policy != "" {
 		args = append(args, "--policy", policy)
 	}
-	return h.Start(ctx, h.Command(append(args, more...)...))
+	return h.Start(ctx, h.Command(ctx, append(args, more...)...))
 }
 
 // Start starts an MCP server and greets it.

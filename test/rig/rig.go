@@ -54,7 +54,8 @@ type Home struct {
 	dir string
 }
 
-// New makes a home for the program at bin. Its path is short, because the name
+// New makes a home for the program at bin, which must be on the file system of
+// temporary files. Its path is short, because the name
 // of a socket in it may have about 100 bytes.
 func New(bin string) (*Home, error) {
 	dir, err := os.MkdirTemp("", "rf")
@@ -69,11 +70,8 @@ func New(bin string) (*Home, error) {
 		Person: filepath.Join(dir, "person"), Work: filepath.Join(dir, "person", "work"), dir: dir,
 	}
 	err = errors.Join(os.MkdirAll(h.Work, 0o700), os.Mkdir(h.Own, 0o700))
-	if err == nil && os.Link(bin, h.Bin) != nil { // on another file system
-		var program []byte
-		if program, err = os.ReadFile(bin); err == nil {
-			err = os.WriteFile(h.Bin, program, 0o700)
-		}
+	if err == nil {
+		err = os.Link(bin, h.Bin)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making a home: %w", err), os.RemoveAll(dir))
@@ -86,18 +84,18 @@ func (h *Home) Env() []string {
 	return []string{"HOME=" + h.Person, "RINGFENCE_HOME=" + h.Own, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 }
 
-// Command is the program with args, in the workspace.
-func (h *Home) Command(args ...string) *exec.Cmd {
-	c := exec.Command(h.Bin, args...)
+// Command is the program with args, in the workspace. It is killed when ctx ends.
+func (h *Home) Command(ctx context.Context, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, h.Bin, args...)
 	c.Env, c.Dir = h.Env(), h.Work
 	return c
 }
 
 // Run runs the program and returns its standard output. Any exit status but 0
 // is an error.
-func (h *Home) Run(args ...string) ([]byte, error) {
+func (h *Home) Run(ctx context.Context, args ...string) ([]byte, error) {
 	var out, errs bytes.Buffer
-	c := h.Command(args...)
+	c := h.Command(ctx, args...)
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {
 		return out.Bytes(), fmt.Errorf("ringfence %s: %w\n%s%s", strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
@@ -106,13 +104,13 @@ func (h *Home) Run(args ...string) ([]byte, error) {
 }
 
 // Policy compiles a constitution of these sentences and returns its bundle.
-func (h *Home) Policy(sentences ...string) (string, error) {
+func (h *Home) Policy(ctx context.Context, sentences ...string) (string, error) {
 	text := filepath.Join(h.dir, "constitution.md")
 	if err := os.WriteFile(text, []byte("- "+strings.Join(sentences, "\n- ")+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("writing the constitution: %w", err)
 	}
 	bundle := filepath.Join(h.dir, "bundle")
-	_, err := h.Run("constitution", "compile", text, "-o", bundle)
+	_, err := h.Run(ctx, "constitution", "compile", text, "-o", bundle)
 	return bundle, err
 }
 
@@ -138,8 +136,8 @@ func Filesystem() map[string]any {
 // Connect connects to the engine of h. If none runs, one is started as the
 // program itself does it.
 func (h *Home) Connect(ctx context.Context) (*api.Client, error) {
-	return api.Connect(ctx, api.Options{Home: h.Own, Start: func(context.Context) error {
-		_, err := h.Run("ledger", "sessions")
+	return api.Connect(ctx, api.Options{Home: h.Own, Start: func(ctx context.Context) error {
+		_, err := h.Run(ctx, "ledger", "sessions")
 		return err
 	}})
 }
@@ -182,7 +180,7 @@ func equal(a, b []string) bool { return strings.Join(a, "\x00") == strings.Join(
 
 // Close ends every process of h and removes its files.
 func (h *Home) Close() error {
-	_, _ = h.Run("engine", "stop", "--force") // it fails if no engine runs, which is as well
+	_, _ = h.Run(context.Background(), "engine", "stop", "--force") // it fails if no engine runs, which is as well
 	if !h.await(10 * time.Second) {
 		for _, p := range h.Processes() {
 			_ = p.Kill()
