@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/demo"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
@@ -13,12 +15,14 @@ import (
 
 // newDemo is "ringfence demo".
 func newDemo(s *streams) *cobra.Command {
-	return &cobra.Command{
+	var ask bool
+	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the whole story on this machine: no key, no network",
 		Long: "Run a scripted model that obeys a poisoned file, with real servers behind the real\n" +
 			"gate, and show what was allowed, asked and refused, and why. Then verify the record,\n" +
-			"and a copy of it with one bit changed. It works in a folder of its own.",
+			"and a copy of it with one bit changed. It works in a folder of its own. What needs a\n" +
+			"person is answered by the story, or with --ask by you.",
 		Annotations: exits(status{codeFailed, "the story did not end as it must"}),
 		RunE: func(c *cobra.Command, _ []string) error {
 			self, err := proc.Executable()
@@ -29,13 +33,19 @@ func newDemo(s *streams) *cobra.Command {
 			if s.json {
 				out = io.Discard
 			}
-			r, err := demo.Run(c.Context(), demo.Options{
+			o := demo.Options{
 				Program: self, Version: version, Path: paths.SearchPath(), Env: paths.ServerEnvironment(), Out: out,
-			})
+			}
+			if ask {
+				o.Person = func(ctx context.Context, q api.Question) (bool, error) { return askHere(ctx, s.err, q) }
+			}
+			r, err := demo.Run(c.Context(), o)
 			if err != nil {
 				return err
 			}
 			return s.value(r, func() string { return fmt.Sprintf("Took %.1f s.\n", r.Took.Seconds()) })
 		},
 	}
+	c.Flags().BoolVar(&ask, "ask", false, "answer yourself what needs a person, at this terminal")
+	return c
 }

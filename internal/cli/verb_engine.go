@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,14 +78,39 @@ func newEngineStop(s *streams) *cobra.Command {
 		Use:   "stop",
 		Short: "End the engine",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return with(c.Context(), connectRunning, func(e *api.Client) error {
-				if err := e.Stop(c.Context(), force); err != nil {
-					return err
-				}
-				return s.value(map[string]any{"stopped": true}, func() string { return "The engine ends.\n" })
-			})
+			err := with(c.Context(), connectRunning, func(e *api.Client) error { return e.Stop(c.Context(), force) })
+			if err != nil {
+				return err
+			}
+			if err := awaitEnd(c.Context()); err != nil {
+				return err
+			}
+			return s.value(map[string]any{"stopped": true}, func() string { return "The engine has ended.\n" })
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "also while sessions are open; they can be resumed")
 	return c
+}
+
+// awaitEnd waits until no process is the engine of this home: the last checkpoint
+// is then on disk.
+func awaitEnd(ctx context.Context) error {
+	home, err := paths.Home()
+	if err != nil {
+		return err
+	}
+	for {
+		lock, err := ipc.NewLock(paths.EngineLock(home))
+		if err == nil {
+			return lock.Unlock()
+		}
+		if !errors.Is(err, ipc.ErrLocked) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/ledger"
 	"ringfence/internal/sys/atomicfile"
+	"ringfence/internal/sys/keychain"
+	"ringfence/internal/sys/paths"
 )
 
 // newLedger is "ringfence ledger".
@@ -94,16 +98,21 @@ func newLedgerVerify(s *streams) *cobra.Command {
 		Short:       "Verify the whole record of this home",
 		Annotations: exits(status{codeFailed, "the record is invalid"}, status{codeDenied, "the record is incomplete"}),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return with(c.Context(), connect, func(e *api.Client) error {
-				v, err := e.LedgerVerify(c.Context())
-				if err != nil {
-					return err
-				}
-				if err := s.value(v, func() string { return verificationText(v) }); err != nil {
-					return err
-				}
-				return verdictOf(v.Status)
+			var v api.Verification
+			err := with(c.Context(), connect, func(e *api.Client) (err error) {
+				v, err = e.LedgerVerify(c.Context())
+				return err
 			})
+			if err != nil {
+				// An engine does not open a record that was tampered with.
+				if v, err = verifyOffline(c.Context(), err); err != nil {
+					return err
+				}
+			}
+			if err := s.value(v, func() string { return verificationText(v) }); err != nil {
+				return err
+			}
+			return verdictOf(v.Status)
 		},
 	}
 }
@@ -134,6 +143,29 @@ func newLedgerExport(s *streams) *cobra.Command {
 	}
 	c.Flags().StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return c
+}
+
+// verifyOffline verifies the record of this home without an engine, which could not
+// be had because of why.
+func verifyOffline(ctx context.Context, why error) (api.Verification, error) {
+	home, err := paths.Home()
+	if err != nil {
+		return api.Verification{}, err
+	}
+	keys, err := keychain.Known(paths.LedgerKey(home), paths.TrustedKeys(home))
+	if err != nil {
+		return api.Verification{}, errors.Join(why, err)
+	}
+	v, err := ledger.VerifyDir(ctx, paths.LedgerDir(home), keys)
+	if err != nil {
+		return api.Verification{}, errors.Join(why, err)
+	}
+	out := api.Verification{Status: v.Status.String(), Entries: uint64(v.Entries), Sessions: int(v.Sessions), Key: v.Key}
+	if v.Reason != "" {
+		out.Problems = append(out.Problems, v.Reason)
+	}
+	out.Problems = append(out.Problems, "verified without the engine: "+why.Error())
+	return out, nil
 }
 
 // sessionHint says where the sessions are listed, if the one named is not there.

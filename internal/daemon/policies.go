@@ -171,7 +171,7 @@ func (e *Engine) monitor(ctx context.Context, p *policy.Policy) (*policy.Monitor
 // replay counts in m what the record says was allowed under the policy hash.
 func (e *Engine) replay(ctx context.Context, hash string, m *policy.Monitors) error {
 	principals := map[string]string{}
-	return e.ledger.Entries(ctx, ledger.Query{}, func(r ledger.Record) error {
+	return e.ledger.Entries(ctx, ledger.Query{Types: []string{entryStart, gate.EntryDecision}}, func(r ledger.Record) error {
 		switch r.Type {
 		case entryStart:
 			var s startEntry

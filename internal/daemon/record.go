@@ -176,33 +176,33 @@ func verification(v ledger.Verification) api.Verification {
 
 // LedgerSessions returns the sessions of the record.
 func (e *Engine) LedgerSessions(ctx context.Context, _ api.Caller) ([]api.SessionInfo, error) {
-	known := map[string]*api.SessionInfo{}
-	var order []string
-	err := e.ledger.Entries(ctx, ledger.Query{}, func(r ledger.Record) error {
-		s := known[r.Session]
-		if s == nil {
-			s = &api.SessionInfo{ID: r.Session, Started: r.Time, Open: true}
-			known[r.Session] = s
-			order = append(order, r.Session)
+	chains, err := e.ledger.Sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	starts := map[string]startEntry{}
+	err = e.ledger.Entries(ctx, ledger.Query{Types: []string{entryStart}}, func(r ledger.Record) error {
+		var b startEntry
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return fmt.Errorf("reading entry %d: %w", r.Index, err)
 		}
-		s.Entries++
-		switch r.Type {
-		case entryStart:
-			var b startEntry
-			if err := json.Unmarshal(r.Body, &b); err != nil {
-				return fmt.Errorf("reading entry %d: %w", r.Index, err)
-			}
-			s.Principal, s.Workspace, s.PolicyHash = b.Principal, b.Workspace, b.Policy
-		case entryEnd:
-			s.Ended, s.Open = r.Time, false
-		}
+		starts[r.Session] = b
 		return nil
 	})
-	out := make([]api.SessionInfo, 0, len(order))
-	for _, id := range order {
-		if known[id].Principal != "" {
-			out = append(out, *known[id])
+	var out []api.SessionInfo
+	for _, c := range chains {
+		start, ok := starts[c.Session]
+		if !ok {
+			continue // a chain of the engine or the ledger
 		}
+		info := api.SessionInfo{
+			ID: c.Session, Principal: start.Principal, Workspace: start.Workspace, PolicyHash: start.Policy,
+			Started: c.Started, Entries: uint64(c.Entries), Open: !c.Ended,
+		}
+		if c.Ended {
+			info.Ended = c.Used
+		}
+		out = append(out, info)
 	}
 	return out, err
 }

@@ -91,7 +91,8 @@ func word(st Step) string {
 	return "refused"
 }
 
-// check looks whether the work that was allowed was done, and nothing else.
+// check looks whether the work that the scripted person lets be done was done, and
+// nothing else.
 func (s *stage) check() error {
 	greeting, err := os.ReadFile(s.path("greet.txt"))
 	if err != nil {

@@ -45,7 +45,7 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 	kill := func() { _ = box.Kill() } // what cannot be killed shows in Wait
 	return &Process{
 		Stdin: box.Stdin(), Stdout: closer{box.Stdout().Read}, Stderr: closer{box.Stderr().Read},
-		Terminate: kill, Kill: kill, Report: box.Report().String(),
+		Terminate: func() { _ = box.Terminate() }, Kill: kill, Report: box.Report().String(),
 		Wait: func() error {
 			exit, err := box.Wait()
 			if err == nil && (exit.Cause != sandbox.CauseExit || exit.Code != 0) {
