@@ -105,7 +105,12 @@ func (p *parser) verbs(a *action) {
 		p.skip(fillers)
 		if len(a.verbs) > 0 {
 			p.accept("to")
-		} else if n := p.skipTo(determiners); words().verbs[p.peekAt(n).low].sense != "" && p.nominalAt(n) {
+		} else if n := p.skipTo(determiners); n > 0 && p.peekAt(n).is("git") {
+			p.i += n
+			if !p.gitAhead() {
+				p.i -= n
+			}
+		} else if words().verbs[p.peekAt(n).low].sense != "" && p.nominalAt(n) {
 			p.i += n
 		}
 		if p.gitWord() {
@@ -170,13 +175,16 @@ func (p *parser) oneVerb(git, later bool) (verbUse, bool) {
 		}
 		return v, p.miss(p.i)
 	}
-	if !known || t.group != 0 {
+	if !known || t.group != 0 || isMethod(t.text) && words().nouns[p.peekAt(1).low] == "request" {
 		return v, p.miss(p.i)
 	}
 	if later && p.isProgramHere(t) {
 		return v, false
 	}
 	v.sense = entry.sense
+	if v.sense == "stage" {
+		v.sense, v.op = "add", "add"
+	}
 	if o, ok := gitOps[v.sense]; ok && !o.whole && v.sense != "add" {
 		v.op = v.sense
 	}
@@ -202,7 +210,9 @@ func (p *parser) nominalAt(n int) bool {
 	t := p.peekAt(n)
 	_, noun := words().nouns[t.low]
 	form := words().verbs[t.low].form
-	if next := p.peekAt(n + 1); n > 0 && (t.low == "change" || t.low == "changes") && (next.is("to") || next.is("of")) {
+	if next := p.peekAt(n + 1); n > 0 && next.is("of") {
+		return true
+	} else if n > 0 && (t.low == "change" || t.low == "changes") && (next.is("to") || next.is("of")) {
 		return true
 	}
 	return n > 0 && !noun && (form == nominal || form == plain && contains(" push pull merge rebase force-push reset ", t.low))
@@ -261,6 +271,9 @@ func (p *parser) objects(a *action, verb string) {
 		_, bare := senses()[verb]["-"]
 		if p.peek().is("of") || p.peek().is("to") && !bare && (entry.form == nominal || p.toks[p.i-1].low == "change" || verb == "write" || verb == "append" || verb == "access" || verb == "contact") {
 			p.i++
+		}
+		if t := p.peek(); (t.is("operation") || t.is("operations")) && entry.form == plain && !contains(" use do run call ", verb) {
+			p.i++ // "delete operations outside …"
 		}
 		p.accept("with", "into")
 		if prev := p.toks[p.i-1]; prev.is("with") && verb != "contact" || prev.is("into") {

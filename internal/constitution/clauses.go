@@ -17,6 +17,8 @@ type draft struct {
 	bare bool
 	all  bool
 	rest bool
+
+	byKind bool
 }
 
 // clausesOf turns a statement into clauses with one id, and, where it says
@@ -26,7 +28,7 @@ func (c *compiler) clausesOf(s *statement) ([]draft, *miss) {
 	if m != nil {
 		return nil, m
 	}
-	g := &grounder{toks: s.toks, wide: c.restricts(modality), grant: modality == policy.May, last: s.last}
+	g := &grounder{toks: s.words, wide: c.restricts(modality), grant: modality == policy.May, last: s.last}
 	var all []deed
 	at := s.toks[0].at
 	for i := range s.actions {
@@ -53,7 +55,15 @@ func (c *compiler) clausesOf(s *statement) ([]draft, *miss) {
 	if !only || modality != policy.May {
 		return drafts, nil
 	}
-	others, m := c.leftOut(all, s)
+	widely := &grounder{toks: s.words, wide: true, last: s.last}
+	var held []deed
+	for _, a := range s.actions {
+		held = append(held, widely.deeds(a)...)
+	}
+	if widely.err != nil {
+		return nil, widely.err
+	}
+	others, m := c.leftOut(merge(held), s)
 	if m != nil {
 		return nil, m
 	}
@@ -70,7 +80,7 @@ func (c *compiler) draftsOf(all []deed, base policy.Clause, at int) []draft {
 	for _, d := range all {
 		cl := base
 		cl.Tools, cl.Kinds, cl.Groups, cl.On, cl.Except, cl.When = d.tools, d.kinds, d.groups, d.on, d.except, d.when
-		drafts = append(drafts, draft{Clause: cl, at: at, bare: d.bare, all: d.all, rest: d.rest})
+		drafts = append(drafts, draft{Clause: cl, at: at, bare: d.bare, all: d.all, rest: d.rest, byKind: d.byKind})
 	}
 	return drafts
 }
@@ -87,7 +97,7 @@ func (c *compiler) modality(s *statement) (policy.Modality, *miss) {
 			return "", c.miss(s, a.at, "write a sentence for each", "the parts of the sentence speak of approval differently")
 		}
 		if i > 0 && i == len(s.actions)-1 && said == notSaid && s.modality == policy.May && a.cond.assent != noneNeeded {
-			return "", c.miss(s, a.at, "write a sentence for each", "the approval may belong to %q alone or to the whole sentence", textOf(s.toks[a.at:a.end]))
+			return "", c.miss(s, a.at, "write a sentence for each", "the approval may belong to %q alone or to the whole sentence", textOf(s.words[a.at:a.end]))
 		}
 		said = a.cond.assent
 		if a.cond.quorum.set {
@@ -118,7 +128,7 @@ func (c *compiler) modality(s *statement) (policy.Modality, *miss) {
 }
 
 func (c *compiler) miss(s *statement, i int, hint, format string, args ...any) *miss {
-	g := grounder{toks: s.toks}
+	g := grounder{toks: s.words}
 	g.fail(i, hint, format, args...)
 	return g.err
 }
@@ -237,7 +247,7 @@ next:
 
 // sameScope reports whether a and b differ at most in what they do and to what.
 func sameScope(a, b deed) bool {
-	return a.rest == b.rest && a.all == b.all && a.bare == b.bare && reflect.DeepEqual(a.when, b.when) && reflect.DeepEqual(a.except, b.except)
+	return a.rest == b.rest && a.all == b.all && a.bare == b.bare && a.byKind == b.byKind && reflect.DeepEqual(a.when, b.when) && reflect.DeepEqual(a.except, b.except)
 }
 
 // alike joins deeds on the same type of resource.
@@ -406,10 +416,18 @@ func (c *compiler) anyOther(d *draft, earlier []draft) []draft {
 	var extra []draft
 	for _, e := range earlier {
 		shared := common(e.Kinds, kinds)
+		if len(kinds) == 0 {
+			shared = e.Kinds
+		}
 		if len(e.Kinds) == 0 && len(e.On) > 0 {
 			shared = kinds
 		}
 		on := ofTypes(e.On, types)
+		if d.byKind && e.ID != d.ID && !e.rest && e.Modality != policy.Advice && (len(shared) > 0 || len(e.Tools) > 0 && len(e.Kinds) == 0) {
+			d.Except = append(d.Except, policy.Exception{Tools: e.Tools, Kinds: shared, On: on})
+			d.Covers = union(d.Covers, []string{e.ID})
+			continue
+		}
 		if e.ID == d.ID || e.rest || e.Modality == policy.Advice || len(shared) == 0 || len(on) == 0 {
 			continue
 		}
@@ -430,11 +448,12 @@ func (c *compiler) anyOther(d *draft, earlier []draft) []draft {
 			}
 		}
 	}
-	if len(kinds) == 0 || len(d.Covers) == 0 {
+	if len(kinds) == 0 && !d.byKind || len(d.Covers) == 0 {
 		c.fail(d.at, "may fetch pages from docs.python.org; any other site needs approval", "no sentence before this one names what the others are other than")
 		return nil
 	}
 	d.Kinds = kinds
+	d.On = slices.DeleteFunc(slices.Clone(d.On), func(p policy.Pattern) bool { return len(kinds) > 0 && !slices.Contains(types, p.Type) })
 	if nothingLeft(&d.Clause) {
 		c.report(Warning, d.at, d.ID, "nothing is left: the sentences before speak of all of it")
 	}

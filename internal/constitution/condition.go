@@ -511,7 +511,11 @@ func (p *parser) exception() (exception, bool) {
 		p.verbs(&a)
 	}
 	if len(a.verbs) > 0 {
-		p.objects(&a, a.verbs[len(a.verbs)-1].sense)
+		verb := a.verbs[len(a.verbs)-1].sense
+		p.objects(&a, verb)
+		for m, ok := p.mod(verb, 1); ok; m, ok = p.mod(verb, 1) {
+			p.attach(&a, m)
+		}
 		a.end = p.i
 		e.action, e.end = &a, p.i
 		return e, true

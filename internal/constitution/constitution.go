@@ -148,7 +148,7 @@ func Compile(src Source, opts Options) (*Compiled, error) {
 	}
 	var err error
 	if out.Cedar, err = policy.Cedar(out.Clauses, opts.Granting); err != nil {
-		return nil, fmt.Errorf("writing the policy of %s: %w", src.Name, err)
+		return nil, c.inexpressible(out, err)
 	}
 	c.lists(out)
 	c.lint(out)
@@ -158,6 +158,21 @@ func Compile(src Source, opts Options) (*Compiled, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// inexpressible returns err, which says that a clause cannot be written as a
+// policy, with the places of the clauses it is about.
+func (c *compiler) inexpressible(out *Compiled, err error) error {
+	for i := range out.Clauses {
+		cl := &out.Clauses[i]
+		if _, err := policy.Cedar(out.Clauses[i:i+1], out.Granting); err != nil {
+			c.fail(c.offset(cl), "", "this cannot be enforced: %v", err)
+		}
+	}
+	if found := c.errors(); found != nil {
+		return found
+	}
+	return fmt.Errorf("writing the policy of %s: %w", c.src.Name, err)
 }
 
 func (c *compiler) sorted() []Finding {

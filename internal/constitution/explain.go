@@ -64,13 +64,18 @@ var unenforceable = map[string]string{
 	"etc.": "write the whole list", "etc": "write the whole list", "system": "name the places: /etc, /usr",
 	"config": "name the files or their place", "configuration": "name the files or their place",
 	"production": "name the hosts or places", "temporary": "name the place: /tmp", "generated": "name the place: ./build",
-	"build": "name the programs: go, make, npm", "test": "name the programs: go, make, npm", "tests": "name the programs: go, make, npm",
+	"build": "name the programs: go, make, npm", "test": "name the programs: go, make, npm", "tests": "name the files or programs: ./tests, go, npm",
 	"spend": "budgets are settings, not part of a constitution", "cost": "budgets are settings, not part of a constitution",
 	"publish": "say where to: send anything to registry.npmjs.org", "deploy": "name the program or tool that does it",
 	"release": "name the program or tool that does it", "weekdays": "days are not known; hours are: between 9 and 17 UTC",
 	"weekends": "days are not known; hours are: between 9 and 17 UTC", "night": "write between 22 and 6 UTC",
 	"origin": "write the place: github.com/me/repo", "upstream": "write the place: github.com/me/repo",
 	"customers": "name the addresses: @customers, *.example.org", "kill": "say \"run kill\"", "sign": "name the tool that does it",
+	"log":    "what a message or file holds is not known: say what may not be read, or where nothing may be sent",
+	"expose": "what a message or file holds is not known: say what may not be read, or where nothing may be sent",
+	"leak":   "what a message or file holds is not known: say what may not be read, or where nothing may be sent",
+	"share":  "say where to: send anything to …", "main": "branches are known where something is pushed to them: push to main",
+	"master":  "branches are known where something is pushed to them: push to master",
 	"trusted": "use a list such as @trusted-sites", "untrusted": "use a list such as @trusted-sites", "internal": "name the hosts: *.corp.example.org",
 	"personal": "name the files or places", "private": "name the files or places", "confidential": "name the files or places",
 }
@@ -134,11 +139,11 @@ func (c *compiler) explain(m *miss, toks []token) string {
 	if m.why != "" {
 		return m.why
 	}
-	if m.word == "" {
-		return fmt.Sprintf("%q breaks off: what is allowed or forbidden?", clip(textOf(toks)))
-	}
 	if !hasFrame(toks) {
 		return fmt.Sprintf("%q does not say what may or must not be done", clip(textOf(toks)))
+	}
+	if m.word == "" {
+		return fmt.Sprintf("%q breaks off: what is allowed or forbidden?", clip(textOf(toks)))
 	}
 	low := lower(m.word)
 	if instead, ok := unenforceable[low]; ok {

@@ -9,7 +9,8 @@ import (
 
 // A statement is one sentence, or one part of it that has a verb of its own.
 type statement struct {
-	toks     []token
+	toks     []token // as written
+	words    []token // as the actions count them: without what frames the sentence
 	modality policy.Modality
 	who      []string
 	actions  []action
@@ -26,6 +27,7 @@ type statement struct {
 // modal words, by what they make of a sentence.
 var (
 	mayFrames = table(`
+is|are fine|ok|okay|acceptable|safe to
 may|can|could
 may|can|could freely|always|also
 must|should|shall may-be
@@ -41,11 +43,10 @@ never
 do|does not
 do|does not ever
 must|should refuse|decline to
-is|are not|never allowed|permitted|authorized|free|able|supposed to
+is|are not|never allowed|permitted|authorized|free|able|supposed|fine|ok|okay|acceptable to
 is|are strictly? forbidden|prohibited|banned|barred|prevented|kept from
 is|are strictly? forbidden to
 must|should|shall avoid
-under no circumstances|circumstance
 `)
 	askFrames = table(`
 must|should|shall|will? always? first? ask|asks|consult <who>? first? before
@@ -120,13 +121,25 @@ always need|needs|require|requires <approval>
 must|should|shall always? first? have|get|receive <approval>
 must|should|shall always? first? be approved|confirmed|authorized|cleared|signed-off
 must|should|shall always? first? be approved|confirmed|authorized|cleared by|with <who>
+must|should|shall always? first? be approved|confirmed|authorized|cleared before they|it|this are|is|get|gets sent|made|pushed|merged|run|deleted|executed|installed|published|used|created|committed
+must|should|shall always? first? be approved|confirmed|authorized|cleared by|with <who> before they|it|this are|is|get|gets sent|made|pushed|merged|run|deleted|executed|installed|published|used|created|committed
 : ask <who>? first?
 — ask <who>? first?
 : always_ask
 `)
+	onlyPredicates = table(`
+is|are only allowed|permitted|ok|okay|fine
+`)
 	readOnlyPredicates = table(`
 is|are|stays|stay read-only
 must be|stay|remain read-only
+`)
+	limitPredicates = table(`
+is|are strictly? limited|restricted|confined to
+`)
+	stayFrames = table(`
+must|should|always? stay|remain|keep|work only? in|inside|within
+must|should|may|can|do? never|not leave
 `)
 	passives = table(`
 may|can|could also|always|freely? be also|always|freely?
@@ -222,7 +235,7 @@ func (p *parser) isPersona(t token, article bool) bool {
 	if contains(" agent agents persona ", next.low) && next.group == 0 {
 		next = p.peekAt(2)
 	}
-	if !contains(" may can must should shall could never needs and or will always is has ", next.low) && !next.is(",") {
+	if !p.bySubject && !contains(" may can must should shall could never needs and or will always is has ", next.low) && !next.is(",") {
 		return false
 	}
 	if t.kind == atom {
@@ -256,7 +269,7 @@ func (p *parser) statement(above policy.Modality) (statement, bool) {
 		s.front, s.places = front, places
 	}
 	if above == "" {
-		return s, false
+		return p.onlySo(s)
 	}
 	s.modality = above
 	if acts, ok := p.actions(); ok {
@@ -269,11 +282,33 @@ func (p *parser) statement(above policy.Modality) (statement, bool) {
 }
 
 func (p *parser) newStatement() statement {
-	s := statement{toks: p.toks}
+	s := statement{toks: p.toks, words: p.toks}
 	if p.known.inside {
 		s.last = p.known.last
 	}
 	return s
+}
+
+// onlySo reads an imperative that says what is allowed by "only": "commit only
+// when asked", "create files only in ./out".
+func (p *parser) onlySo(s statement) (statement, bool) {
+	acts, ok := p.actions()
+	s.actions = acts
+	if !ok || !p.finish(&s) {
+		return s, false
+	}
+	for _, a := range acts {
+		switch {
+		case a.cond.assent == onlyNeeded:
+			s.modality = policy.MustNever
+		case a.cond.only && s.modality == "":
+			s.modality = policy.May
+		}
+	}
+	if s.modality == "" {
+		return s, p.miss(0)
+	}
+	return s, true
 }
 
 // finish moves over what may still follow, and reports whether that is all.
@@ -351,7 +386,7 @@ must|should|shall|will? always? first? check|confirm with <who> first?
 
 // active reads sentences whose verb follows a modal word: "the agent may read".
 func (p *parser) active(s *statement) bool {
-	if p.match(parsePhrase("under no circumstances|circumstance may|can|should|must|shall"), nil) {
+	if p.match(parsePhrase("no-circumstances may|can|should|must|shall"), nil) {
 		who, _, _ := p.subject()
 		s.who, s.modality = who, policy.MustNever
 		return p.rest(s)
@@ -364,7 +399,7 @@ func (p *parser) active(s *statement) bool {
 	who, nobody, subject := p.subject()
 	s.who = who
 	p.skip(fillers)
-	if p.access(s, subject) {
+	if p.access(s, subject) || p.stay(s) {
 		return true
 	}
 	type frame struct {
@@ -428,6 +463,23 @@ func (p *parser) access(s *statement, subject bool) bool {
 	return false
 }
 
+// stay reads "stay inside the workspace": nothing outside is touched.
+func (p *parser) stay(s *statement) bool {
+	start := p.i
+	if p.matchAny(stayFrames(), nil) {
+		m := mod{at: p.i - 1, prep: "outside", not: true}
+		o, ok := p.target(&m, "access", 0)
+		if m.end = p.i; ok && (o.root != "" || len(o.names) > 0) {
+			m.objects = []object{o}
+			s.modality, s.modal = policy.MustNever, true
+			s.actions = []action{{at: start, end: p.i, verbs: []verbUse{{at: start, sense: "access"}}, objects: []object{{at: start, end: p.i, class: "any", mods: []mod{m}}}}}
+			return true
+		}
+	}
+	p.i = start
+	return false
+}
+
 func (p *parser) rest(s *statement) bool {
 	if p.i > 0 && p.toks[p.i-1].is("before") {
 		p.accept("you", "it", "they")
@@ -440,21 +492,23 @@ func (p *parser) rest(s *statement) bool {
 type predicateFrame struct {
 	phrases  func() []phrase
 	modality policy.Modality
+	limits   bool // what follows is all that is allowed
 }
 
 // predicate reads sentences that speak about what is done: "pushing to main
 // needs approval".
 func (p *parser) predicate(s *statement) bool {
 	start := p.i
-	no := p.accept("no")
+	no := p.accept("no") || p.peek().is("nothing")
 	from := p.i
 	for j := from + 1; j < len(p.toks); j++ {
 		if prev := p.toks[j-1].low; prev == "that" || prev == "which" || p.toks[j].group != 0 {
 			continue
 		}
 		for _, f := range []predicateFrame{
-			{neverPredicates, policy.MustNever}, {askPredicates, policy.MustAsk}, {mayPredicates, policy.May},
-			{needPredicates, policy.MayWithApproval}, {readOnlyPredicates, policy.MustNever},
+			{neverPredicates, policy.MustNever, false}, {askPredicates, policy.MustAsk, false}, {mayPredicates, policy.May, false},
+			{needPredicates, policy.MayWithApproval, false}, {readOnlyPredicates, policy.MustNever, false},
+			{limitPredicates, policy.May, true}, {onlyPredicates, policy.May, false},
 		} {
 			p.i = j
 			var q quorum
@@ -464,13 +518,22 @@ func (p *parser) predicate(s *statement) bool {
 				continue
 			}
 			s.modality, s.quorum = f.modality, q
+			if f.limits {
+				only := []token{{kind: word, text: "only", low: "only", at: p.toks[j].at}, p.toks[p.i-1]}
+				return p.about(s, p.toks[from:j], append(only, p.toks[p.i:]...))
+			}
+			s.only = p.toks[j+1].is("only")
 			s.readOnly = p.toks[p.i-1].is("read-only")
 			if no && f.modality == policy.May {
 				s.modality = policy.MustNever
 			} else if no {
 				return p.wrong(start, "", "two negations")
 			}
-			return p.about(s, p.toks[from:j], p.toks[p.i:])
+			before := slices.Clone(p.toks[from:j])
+			if before[0].is("nothing") {
+				before[0].text, before[0].low = "anything", "anything"
+			}
+			return p.about(s, before, p.toks[p.i:])
 		}
 	}
 	p.i = start
@@ -482,7 +545,7 @@ func (p *parser) about(s *statement, before, after []token) bool {
 	q := parser{toks: append(append([]token{}, before...), after...), known: p.known}
 	q.skip(" please ")
 	acts, ok := q.actions()
-	s.actions = acts
+	s.actions, s.words = acts, q.toks
 	if ok && q.finish(s) {
 		p.i = len(p.toks)
 		return true
@@ -538,7 +601,7 @@ func (p *parser) passive(s *statement) bool {
 			break
 		}
 		p.backOverJoint(p.i)
-		after := p.toks[p.i:]
+		verbsEnd, after := p.i, p.toks[p.i:]
 		object := append(nothing, p.toks[from:j]...)
 		if len(after) > 1 && after[0].is("by") {
 			var ok bool
@@ -546,14 +609,12 @@ func (p *parser) passive(s *statement) bool {
 				return false
 			}
 		}
-		before := append(append([]token{}, p.toks[verbs:p.i]...), object...)
-		return p.about(s, trimJoint(before), after)
+		before := append(slices.Clone(p.toks[verbs:verbsEnd]), object...)
+		return p.about(s, before, after)
 	}
 	p.i = start
 	return false
 }
-
-func trimJoint(toks []token) []token { return toks }
 
 // participle reads one verb of a list: "changed", ", moved", "or deleted".
 func (p *parser) participle() bool {
@@ -569,7 +630,7 @@ func (p *parser) participle() bool {
 
 // agentBy reads "by the agent" after a passive verb.
 func (p *parser) agentBy(s *statement, after []token) ([]token, bool) {
-	q := parser{toks: append(after[1:len(after):len(after)], token{kind: word, low: "may", at: -1}), known: p.known}
+	q := parser{toks: after[1:], known: p.known, bySubject: true}
 	who, nobody, ok := q.subject()
 	if !ok || nobody {
 		return after, p.miss(p.i + 1)

@@ -20,6 +20,7 @@ type deed struct {
 	when   []policy.Condition
 	rest   bool // "any other": the complement of earlier clauses is still to be taken
 	all    bool // "everything else"
+	byKind bool // "all other git operations": the complement is of effects and tools, not of resources
 	bare   bool // "any other site": no verb, so the kinds are those of earlier clauses
 }
 
@@ -136,6 +137,12 @@ func (g *grounder) fits(v verbUse, o *object) bool {
 
 // class returns the class of noun of o, from its names where it has no noun.
 func (g *grounder) class(v verbUse, o *object) string {
+	if o.class == "keys" { // these are some of the credentials
+		if !g.wide {
+			g.fail(o.at, "read files in ~/.ssh", "%q are kept in many places: name the files", g.text(o.at, o.end))
+		}
+		return "credential"
+	}
 	if o.class != "" {
 		return o.class
 	}
@@ -144,9 +151,14 @@ func (g *grounder) class(v verbUse, o *object) string {
 	}
 	n := o.names[0]
 	switch v.sense {
-	case "run", "use":
-		if strings.Contains(n.text, ".") && toolName(n.text) && v.sense == "use" {
+	case "run":
+		return "program"
+	case "use":
+		switch {
+		case toolName(n.text):
 			return "tool"
+		case !looksPath(n.text) && !contains(programWords, n.text):
+			g.fail(o.at, "run "+n.text+"; use the model "+n.text, "%q may be a program, a tool or a model: say which", n.text)
 		}
 		return "program"
 	case "call":
@@ -175,7 +187,11 @@ func (g *grounder) class(v verbUse, o *object) string {
 // classOfPlace is the class of a verb without an object: "write in ./x" is
 // about files, "push to main" needs none.
 func (g *grounder) classOfPlace(v verbUse, o *object) string {
-	if _, bare := senses()[v.sense]["-"]; bare || len(o.mods) == 0 || v.op != "" {
+	_, bare := senses()[v.sense]["-"]
+	if e := words().verbs[g.toks[min(max(v.at, 0), len(g.toks)-1)].low]; !bare && len(o.mods) == 0 && e.form == nominal && contains(" read write edit create ", v.sense) {
+		return "any" // "reads are free"
+	}
+	if bare || len(o.mods) == 0 || v.op != "" {
 		return "-"
 	}
 	switch v.sense {
@@ -231,6 +247,12 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 		return nil
 	case githubTools(v.sense, class) != nil:
 		return []deed{{tools: githubTools(v.sense, class)}}
+	case class == "tool" && slices.Contains(o.quals, "remote"):
+		o.group, o.quals = act.RemoteGroup, nil
+		return g.grouped(o, class)
+	case (class == "tool" || class == "git" || class == "op" || v.op != "") && slices.ContainsFunc(o.quals, func(q string) bool { return !contains(" git local remote network published ", q) }):
+		g.fail(o.at, "", "%q has an adjective that is not understood here", g.text(o.at, o.end))
+		return nil
 	case o.group != "" && (class == "op" || class == "any" || class == "tool" || class == "git" || class == "change"):
 		return g.grouped(o, class)
 	case class == "git", class == "op" && slices.Contains(o.quals, "git"), class == "op" && slices.Contains(o.quals, "network"), class == "op" && slices.Contains(o.quals, "remote"):
@@ -242,8 +264,10 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 		return g.tools(v, o)
 	case v.sense == "fetch" && class == "-" && slices.ContainsFunc(a.verbs, func(u verbUse) bool { return contains(" pull push clone commit merge ", u.sense) }):
 		return []deed{{kinds: []act.Kind{act.GitFetch}}} // "pull and fetch"
-	case v.op != "" && slices.Contains(o.quals, "published"):
+	case (v.op != "" || v.sense == "amend") && slices.Contains(o.quals, "published"):
 		return []deed{{kinds: []act.Kind{act.GitForce}}}
+	case v.sense == "amend" && (class == "-" || class == "commit"):
+		return []deed{{tools: []string{"git.git_commit"}, kinds: []act.Kind{act.GitRewrite}, when: []policy.Condition{{Fact: "arg:/amend", Op: "==", Value: true}}}}
 	case v.op != "":
 		return g.operation(v, o)
 	case v.sense == "use" && class == "program" && slices.ContainsFunc(o.names, func(n name) bool { return n.text == "git" }):
@@ -261,7 +285,7 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	if !ok {
 		return nil
 	}
-	d := deed{kinds: kinds, rest: o.rest, bare: v.sense == "" && o.rest}
+	d := deed{kinds: kinds, rest: o.rest, bare: v.sense == "" && o.rest && class != "any"}
 	for _, m := range o.mods {
 		d.rest = d.rest || m.rest
 	}
@@ -357,6 +381,7 @@ func (g *grounder) kinds(v verbUse, o *object, class string) ([]act.Kind, bool) 
 			kinds = []act.Kind{act.GitForce}
 		case q == "unpublished" && class == "history", q == "local" && class == "branch":
 			kinds = common(kinds, ofType(act.Repo))
+		case q == "git" && (class == "remote" || class == "history" || class == "commit" || class == "branch" || class == "tag" || class == "repo"):
 		case q == "local", q == "external", q == "remote" && (class == "site" || class == "page"):
 		case q == "network" && class == "request", q == "new":
 		case (q == "get" || q == "post") && class == "request":
@@ -421,30 +446,25 @@ func (g *grounder) implied(o *object, class string) ([]act.Kind, bool) {
 		"network": "contact", "site": "contact", "page": "contact", "request": "create", "question": "ask", "remote": "contact",
 	}[class]
 	switch {
+	case (class == "site" || class == "page") && g.grant && !o.rest:
+		g.fail(o.at, "fetch pages from …; send requests to …", "%q does not say what may be done", g.text(o.at, o.end))
+		return nil, false
 	case verb != "":
-		s := senses()[verb][class]
-		if g.wide {
-			return s.wide, true
-		}
-		if class == "site" || class == "page" {
-			if g.grant && !o.rest {
-				g.fail(o.at, "fetch pages from …; send requests to …", "%q does not say what may be done", g.text(o.at, o.end))
-				return nil, false
-			}
-		}
-		return s.narrow, true
+		return g.kinds(verbUse{at: o.at, sense: verb}, o, class)
 	case class == "file", class == "folder", class == "any", class == "code", class == "credential":
 		if g.grant && !o.rest {
 			g.fail(o.at, "read files in …; create and edit files in …", "%q does not say what may be done", g.text(o.at, o.end))
 			return nil, false
 		}
 		kinds := ofType(act.Path)
-		if class == "folder" || class == "any" || class == "file" && o.class == "" {
+		if class == "folder" || class == "any" || class == "credential" || class == "file" && o.class == "" {
 			kinds = ofType(act.Path, act.Repo)
 		}
 		return kinds, true
 	case class == "branch":
 		return []act.Kind{act.GitPush, act.GitForce}, true
+	case class == "commit":
+		return []act.Kind{act.GitCommit}, true
 	}
 	g.fail(o.at, "", "%q does not say what is done", g.text(o.at, o.end))
 	return nil, false
@@ -487,6 +507,7 @@ func (g *grounder) gitOperations(o *object, class string) []deed {
 	if len(o.names) > 0 {
 		var all []deed
 		for _, n := range o.names {
+			n.text = strings.ReplaceAll(n.text, "_", "-")
 			if _, ok := gitOps[n.text]; !ok {
 				g.fail(o.at, "status, diff, log, show, blame, add, commit, branch, push …", "%q is not an operation of git", n.text)
 				return nil
@@ -495,7 +516,7 @@ func (g *grounder) gitOperations(o *object, class string) []deed {
 		}
 		return all
 	}
-	d := deed{rest: o.rest, bare: o.rest}
+	d := deed{rest: o.rest, byKind: o.rest}
 	remote, local := slices.Contains(o.quals, "remote"), slices.Contains(o.quals, "local")
 	switch network := slices.Contains(o.quals, "network"); {
 	case class == "op" && network, class == "op" && remote && !slices.Contains(o.quals, "git"):
@@ -544,12 +565,26 @@ func (g *grounder) operation(v verbUse, o *object) []deed {
 // effect of these tools.
 func (g *grounder) tools(v verbUse, o *object) []deed {
 	names := g.toolNames(o)
+	if len(names) == 0 && len(o.mods) == 1 && !o.mods[0].not { // "the tools of the github server"
+		for i := range o.mods[0].objects {
+			if of := &o.mods[0].objects[i]; of.class == "tool" {
+				names = append(names, g.toolNames(of)...)
+			}
+		}
+		if len(names) > 0 {
+			return []deed{{tools: names}}
+		}
+	}
 	if len(names) == 0 {
 		if len(o.mods) > 0 {
 			g.fail(o.mods[0].at, "the tools memory.*", "name tools as server.tool or server.*")
 			return nil
 		}
-		return []deed{{kinds: []act.Kind{act.Call}, rest: o.rest, bare: v.sense == "" && o.rest}}
+		d := deed{kinds: []act.Kind{act.Call}, rest: o.rest, byKind: o.rest}
+		if g.wide && o.rest {
+			d.kinds = nil // "never use any other tool" is about all that it could do
+		}
+		return []deed{d}
 	}
 	d := deed{tools: names}
 	for _, m := range o.mods {

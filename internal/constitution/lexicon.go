@@ -29,6 +29,7 @@ call       call invoke
 fetch      fetch download get retrieve crawl scrape
 send       send post put upload submit transmit
 email      email mail message
+reply      reply respond
 contact    contact reach connect
 access     access touch
 install    install upgrade
@@ -37,6 +38,7 @@ commit     commit
 branch     branch
 merge      merge
 stash      stash
+stage      stage
 tag        tag
 checkout   checkout switch
 revert     revert
@@ -44,7 +46,7 @@ cherry-pick cherry-pick
 rebase     rebase
 reset      reset
 clean      clean
-amend      amend squash
+amend      amend
 rewrite    rewrite
 push       push
 force-push force-push
@@ -118,7 +120,8 @@ code       code
 secret     secret password token api-key
 pull-request pull-request pr
 issue      issue ticket
-credential credential ssh-key private-key
+credential credential
+keys       ssh-key private-key
 model      model
 memory     memory
 question   question
@@ -278,6 +281,11 @@ and also, and
 and then, and
 and/or, or
 at any time, ever
+under no circumstances, no-circumstances
+under no circumstance, no-circumstances
+at no time, no-circumstances
+in no case, no-circumstances
+on no account, no-circumstances
 for any reason, ever
 under any circumstances, ever
 in any case, ever

@@ -59,14 +59,15 @@ anything|everything|something|all else
 the? rest
 any|all others
 others
-anything|everything|all that|which|not? is|are? not? explicitly? mentioned|listed|named|covered|allowed|permitted above|here|below|elsewhere?
+anything|everything|all not explicitly? mentioned|listed|named|covered|allowed|permitted above|here|below|elsewhere?
+anything|everything|all that|which is|are not explicitly? mentioned|listed|named|covered|allowed|permitted above|here|below|elsewhere?
 `)
 
 var qualWords = map[string]string{
 	"read-only": "observe", "readonly": "observe", "non-destructive": "observe", "destructive": "irreversible", "irreversible": "irreversible", "remote": "remote", "local": "local",
-	"published": "published", "new": "new", "existing": "existing", "external": "external", "public": "external", "mutating": "mutate",
+	"published": "published", "new": "new", "existing": "existing", "external": "external", "public": "external", "mutating": "mutate", "mcp": "",
 	"observing": "observe", "own": "", "individual": "", "single": "", "unpublished": "unpublished", "harmful": "?", "web": "external",
-	"entire": "", "whole": "", "git": "git", "shell": "", "third-party": "external", "network": "network", "regular": "", "ordinary": "",
+	"entire": "", "whole": "", "git": "git", "shell": "", "third-party": "external", "network": "network", "remote-contacting": "remote", "network-contacting": "network", "regular": "", "ordinary": "",
 }
 
 // object reads a noun phrase in the light of the verb before it.
@@ -194,7 +195,7 @@ func (p *parser) qualifiers(o *object) {
 			p.jointBefore("package")
 			continue
 		}
-		if (t.text == "GET" || t.text == "HEAD" || t.text == "POST" || t.text == "PUT") && words().nouns[p.peekAt(1).low] == "request" {
+		if isMethod(t.text) && words().nouns[p.peekAt(1).low] == "request" {
 			method := "post"
 			if t.text == "GET" || t.text == "HEAD" {
 				method = "get"
@@ -225,6 +226,9 @@ func (p *parser) qualifiers(o *object) {
 		}
 	}
 }
+
+// isMethod reports whether s is a method of HTTP, written as one.
+func isMethod(s string) bool { return contains(" GET HEAD POST PUT PATCH DELETE ", s) }
 
 // jointBefore moves over a joint between two words that stand before one noun:
 // "npm and pypi packages".
@@ -366,6 +370,9 @@ func (p *parser) noun(o *object, verb string) {
 	}
 	o.class = class
 	p.i++
+	if class == "person" && p.accept("else") {
+		o.rest = true
+	}
 	if (class == "network" || class == "memory" || class == "site" || class == "file" || class == "tool") && p.peek().group == 0 {
 		p.accept("access", "names")
 		if next := words().nouns[p.peek().low]; class == "network" && (next == "request" || next == "page" || next == "site") {
@@ -382,7 +389,7 @@ func (p *parser) noun(o *object, verb string) {
 }
 
 var placeNouns = map[string]string{
-	"workspace": "${workspace}", "project": "${workspace}", "codebase": "${workspace}", "home": "${home}",
+	"workspace": "${workspace}", "sandbox": "${workspace}", "project": "${workspace}", "codebase": "${workspace}", "home": "${home}",
 	"filesystem": "/", "machine": "/", "computer": "/", "disk": "/",
 }
 
@@ -572,7 +579,7 @@ func (p *parser) parenthesis(o *object) {
 	from, before := p.i, len(o.names)
 	for p.more() && !p.peek().is(")") {
 		t := p.peek()
-		if _, op := gitOps[t.low]; (op || t.is("git")) && (o.class == "git" || o.class == "op") {
+		if _, op := gitOps[strings.ReplaceAll(t.low, "_", "-")]; (op || t.is("git")) && (o.class == "git" || o.class == "op") {
 			if !t.is("git") {
 				o.names = append(o.names, name{tok: t, text: t.low})
 			}

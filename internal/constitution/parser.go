@@ -25,6 +25,8 @@ type parser struct {
 	hint  string // what to write instead
 	verb  string // the sense of the verb that is read
 	known *surroundings
+
+	bySubject bool // a subject after "by", which no modal word follows
 }
 
 // maxWork bounds the steps for one sentence, over all ways to read it. Ordinary

@@ -44,7 +44,7 @@ func (p *parser) mod(verb string, nesting int) (mod, bool) {
 		if contains(prepositions, p.peek().low) && len(m.objects) > 0 { // "in ./src or under ./lib"
 			p.i++
 		}
-		o, ok := p.target(verb, nesting)
+		o, ok := p.target(&m, verb, nesting)
 		if !ok {
 			p.i = start
 			break
@@ -79,7 +79,7 @@ func (p *parser) backOverJoint(end int) {
 }
 
 // target reads what a preposition points to.
-func (p *parser) target(verb string, nesting int) (object, bool) {
+func (p *parser) target(m *mod, verb string, nesting int) (object, bool) {
 	start := p.i
 	p.skip(determiners)
 	t := p.peek()
@@ -99,6 +99,9 @@ func (p *parser) target(verb string, nesting int) (object, bool) {
 	}
 	if t.kind == word && t.group == 0 && words().nouns[p.peekAt(1).low] == "folder" && !known(t.low) && qualWords[t.low] == "" && placeNouns[t.low] == "" && !contains(grammarWords, t.low) {
 		p.wrong(p.i, "in ./"+t.text, "%q is a place only when it is written as a path", textOf(p.toks[p.i:p.i+2]))
+	}
+	if next := p.peekAt(1); len(m.objects) > 0 && t.kind == word && t.group == 0 && !known(t.low) && !contains(grammarWords+stopWords, t.low) && (next.at < 0 || next.kind == punct || next.is("and") || next.is("or")) && !p.isName(t, verb, "") {
+		p.wrong(p.i, "./"+t.text, "%q is a place only when it is written as a path", t.text)
 	}
 	if words().nouns[t.low] == "repo" && t.group == 0 && !p.isName(p.peekAt(1), verb, "repo") {
 		p.i++
@@ -140,7 +143,7 @@ func looksHost(s string) bool {
 	}
 	labels := strings.Split(strings.TrimPrefix(host, "*."), ".")
 	if len(labels) < 2 {
-		return false
+		return strings.HasPrefix(host, "*.") && contains(localSuffixes, labels[0])
 	}
 	for i, l := range labels {
 		if i == len(labels)-1 {
@@ -156,6 +159,9 @@ func looksHost(s string) bool {
 // siteSuffixes are endings of hosts that are not endings of files; where a verb
 // takes both, a name that ends so is not read either way.
 const siteSuffixes = ` com org net io dev ai app edu gov uk de fr eu ch us ca au jp cloud info biz `
+
+// localSuffixes are endings of the names of local networks.
+const localSuffixes = " internal local localhost lan corp home intranet "
 
 // pathPattern reads a name as a path or the base name of one. A name that is not
 // a path is taken beneath the workspace where place is set.
@@ -251,6 +257,9 @@ func hostPattern(n name, t act.ResourceType) (policy.Pattern, string) {
 	host, rest, _ := strings.Cut(s, "/")
 	star := strings.HasPrefix(host, "*.")
 	canonical, problem := hostText(strings.TrimPrefix(host, "*."))
+	if star && contains(localSuffixes, host[2:]) {
+		canonical, problem = host[2:], ""
+	}
 	if problem != "" {
 		return pat, problem
 	}

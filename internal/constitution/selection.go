@@ -76,6 +76,9 @@ func (g *grounder) ages(d *deed, o *object) {
 // keepApplicable drops the types that a place of o cannot narrow: "anything in
 // ./x" is about paths. It reports whether there is nothing left.
 func (g *grounder) keepApplicable(types *[]act.ResourceType, o *object, class string) bool {
+	if (class == "file" || class == "any") && slices.ContainsFunc(o.names, func(n name) bool { return n.named || !looksPath(n.text) && !strings.Contains(n.text, "/") }) {
+		*types = slices.DeleteFunc(*types, func(t act.ResourceType) bool { return t == act.Repo }) // a base name is no repository
+	}
 	for _, m := range o.mods {
 		var kept []act.ResourceType
 		problem := ""
@@ -98,8 +101,12 @@ func (g *grounder) keepApplicable(types *[]act.ResourceType, o *object, class st
 
 // credentials gives d the places of credentials, and those that o adds.
 func (g *grounder) credentials(d *deed, o *object) {
-	for _, place := range credentialPlaces {
-		d.on = append(d.on, policy.Pattern{Type: act.Path, Beneath: place})
+	for _, t := range []act.ResourceType{act.Path, act.Repo} {
+		for _, place := range credentialPlaces {
+			if len(common(d.kinds, ofType(t))) > 0 {
+				d.on = append(d.on, policy.Pattern{Type: t, Beneath: place})
+			}
+		}
 	}
 	for _, n := range o.names {
 		pat, problem := pathPattern(n, false)
@@ -252,6 +259,11 @@ func packagePattern(n name) (policy.Pattern, string) {
 	return pat, ""
 }
 
+// registries reports whether o names registries of packages and nothing else.
+func registries(o *object) bool {
+	return len(o.names) > 0 && !slices.ContainsFunc(o.names, func(n name) bool { return !contains(registryWords, strings.ToLower(n.text)) })
+}
+
 func typeNoun(t act.ResourceType) string {
 	return map[act.ResourceType]string{
 		act.Path: "files", act.Host: "hosts", act.URL: "sites", act.Package: "packages", act.Repo: "repositories", act.Remote: "remotes",
@@ -264,8 +276,8 @@ func typeNoun(t act.ResourceType) string {
 // what they narrow.
 var placeClasses = map[act.ResourceType]string{
 	act.Path: " file folder any ", act.Repo: " folder any repo git history ", act.Command: " folder any ",
-	act.Host: " site page network any remote person ", act.URL: " site page network any remote person ", act.Recipient: " person site any ",
-	act.Remote: " branch tag remote repo site any ", act.Package: " any ", act.Memory: " memory ", act.Person: " person ",
+	act.Host: " site page network any remote person ", act.URL: " site page network any remote person ", act.Recipient: " person email site any ",
+	act.Remote: " branch tag remote repo site any ", act.Package: " any package ", act.Memory: " memory ", act.Person: " person ",
 }
 
 // selectMod returns what a place narrows resources of type t to, or why it says
@@ -279,7 +291,7 @@ func (g *grounder) selectMod(m mod, t act.ResourceType) (selection, string) {
 	all := false
 	for i := range m.objects {
 		o := &m.objects[i]
-		if o.class != "" && o.root == "" && !contains(placeClasses[t], o.class) && !(t == act.Package && len(o.names) > 0) {
+		if o.class != "" && o.root == "" && !contains(placeClasses[t], o.class) || t == act.Package && !registries(o) {
 			return s, "\"" + text + "\" says nothing about " + typeNoun(t)
 		}
 		class := o.class

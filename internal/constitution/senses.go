@@ -16,27 +16,28 @@ import (
 //
 // R, W, P, G, M and N are abbreviations; see [senseSets].
 const senseRows = `
-read       file=R folder=R code=R any=R,git-read git=git-read history=git-read repo=git-read commit=git-read branch=git-read tag=git-read page=fetch credential=R secret=|use-secret,R memory=recall
+read       file=R folder=R code=R data=R any=R,git-read git=git-read history=git-read repo=git-read commit=git-read branch=git-read tag=git-read page=fetch credential=R secret=|use-secret,R memory=recall
 list       file=list,stat folder=list,stat any=list,stat git=git-read history=git-read commit=git-read branch=git-read tag=git-read remote=git-read memory=recall
 search     file=R folder=R code=R any=R,git-read history=git-read commit=git-read memory=recall
 browse     file=R folder=R page=fetch site=fetch network=fetch
 open       file=R folder=R page=fetch site=fetch
 create     file=create folder=create any=create code=create branch=git-branch tag=git-branch commit=git-commit memory=remember request=fetch,send
-write      file=W folder=W any=W code=W credential=W memory=remember
-edit       file=W folder=W any=W code=W credential=W package=install history=git-rewrite memory=remember
+write      file=W folder=W any=W code=W data=W credential=W memory=remember
+edit       file=W folder=W any=W code=W data=W credential=W package=install history=git-rewrite memory=remember
 overwrite  file=overwrite any=overwrite code=overwrite credential=overwrite
 append     file=append any=append
-delete     -=delete file=delete folder=delete any=delete code=delete credential=delete branch=git-rewrite tag=git-rewrite history=git-rewrite commit=git-rewrite memory=remember
+delete     -=delete data=delete file=delete folder=delete any=delete code=delete credential=delete branch=git-rewrite tag=git-rewrite history=git-rewrite commit=git-rewrite memory=remember
 move       -=move file=move folder=move any=move code=move branch=git-branch
 copy       file=R,create,overwrite folder=R,create,overwrite any=R,create,overwrite
 run        program=execute any=execute code=execute
 use        program=execute tool=call secret=use-secret model=infer memory=recall,remember network=N|N,G,install,message page=fetch site=N request=fetch,send
 call       tool=call model=infer
-fetch      page=fetch site=fetch file=fetch data=fetch any=fetch package=install
+fetch      page=fetch site=fetch file=fetch data=fetch any=fetch package=install remote=git-fetch
 send       -=send request=send any=send,message data=send,message code=send,message file=send,message email=message
+reply      -=message email=message person=message
 email      -=message person=message any=message
 contact    site=N|N,G page=N|N,G network=N|N,G,install,message any=N|N,G,install,message person=message remote=G
-access     file=|P,M folder=|P,M code=|P any=|P,M credential=|P secret=|use-secret,P page=N|N,G site=N|N,G network=N|N,G,install,message tool=call memory=recall,remember repo=|M
+access     file=|P,M folder=|P,M code=|P any=|P,M credential=|P,M secret=|use-secret,P page=N|N,G site=N|N,G network=N|N,G,install,message tool=call memory=recall,remember repo=|M
 install    package=install any=install program=install
 add        package=install file=create folder=create branch=git-branch tag=git-branch memory=remember
 commit     -=git-commit change=git-commit file=git-commit any=git-commit code=git-commit

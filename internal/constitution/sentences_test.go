@@ -157,7 +157,7 @@ func kindNames(kinds []act.Kind) []string {
 func patternNames(on []policy.Pattern) []string {
 	var out []string
 	for _, p := range on {
-		if p.Type == act.Path && slices.Contains(credentialPlaces, p.Beneath) && len(on) >= len(credentialPlaces) {
+		if (p.Type == act.Path || p.Type == act.Repo) && slices.Contains(credentialPlaces, p.Beneath) && len(on) >= len(credentialPlaces) {
 			if !slices.Contains(out, "credentials") {
 				out = append(out, "credentials")
 			}

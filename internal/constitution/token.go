@@ -37,13 +37,14 @@ type scanner struct {
 	toks []token
 	ends []int // indexes into toks at which a sentence ends
 	grp  int
-	in   int // the group of what is read now, 0 outside code and quotations
+	open map[byte]int // emphasis that has begun and not ended, by its mark
+	in   int          // the group of what is read now, 0 outside code and quotations
 	fail func(at int, format string, args ...any)
 }
 
 // sentences returns the tokens of text, cut at full stops. None is empty.
 func (s *segmenter) sentences(text spanned) [][]token {
-	sc := scanner{b: text.b, at: text.at, fail: func(at int, format string, args ...any) {
+	sc := scanner{b: text.b, at: text.at, open: map[byte]int{}, fail: func(at int, format string, args ...any) {
 		s.report(Failure, at, format, args...)
 	}}
 	sc.run(len(sc.b))
@@ -177,6 +178,13 @@ func (s *scanner) emphasis(end int) bool {
 	if opens && !bytes.Contains(s.window(s.i+run, end), s.b[s.i:s.i+run]) {
 		return false
 	}
+	closes = closes && s.open[c] > 0
+	if opens {
+		s.open[c]++
+	}
+	if closes {
+		s.open[c]--
+	}
 	if opens || closes {
 		s.i += run
 	}
@@ -241,7 +249,7 @@ func (s *scanner) chunk(end int) {
 		s.i = from + i
 		text = text[:i]
 	}
-	body, tail := trimEnd(text)
+	body, tail := s.trimEnd(text)
 	s.words(body, from)
 	for i, c := range []byte(tail) {
 		switch c {
@@ -255,7 +263,7 @@ func (s *scanner) chunk(end int) {
 
 // trimEnd splits off the full stop, colon, emphasis or apostrophe that ends a
 // word but does not belong to it.
-func trimEnd(text string) (body, tail string) {
+func (s *scanner) trimEnd(text string) (body, tail string) {
 	switch strings.ToLower(text) {
 	case "e.g.", "i.e.", "etc.", "vs.", ".", "..", "./", "../", "...":
 		return text, ""
@@ -265,9 +273,10 @@ func trimEnd(text string) (body, tail string) {
 		c := text[n-1]
 		if c == '*' || c == '_' {
 			inner := strings.TrimRight(text[:n], string(c))
-			if inner == "" || strings.ContainsAny(inner, "/*") || strings.HasSuffix(inner, ".") && c == '*' && len(inner) == n-1 {
+			if s.open[c] == 0 || inner == "" || strings.ContainsAny(inner, "/*") || strings.HasSuffix(inner, ".") && c == '*' && len(inner) == n-1 {
 				return text[:n], text[n:]
 			}
+			s.open[c]--
 			n = len(inner)
 			continue
 		}
@@ -291,6 +300,11 @@ func (s *scanner) words(body string, at int) {
 	case low == "cannot":
 		s.push(word, "can", at)
 		s.push(word, "not", at)
+		return
+	case strings.HasSuffix(low, "'re") || low == "it's" || low == "that's" || low == "there's":
+		stem, verb, _ := strings.Cut(low, "'")
+		s.push(word, stem, at)
+		s.push(word, map[string]string{"re": "are", "s": "is"}[verb], at)
 		return
 	case strings.HasSuffix(low, "n't") && len(low) > 3:
 		s.push(word, contracted(low), at)

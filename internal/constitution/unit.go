@@ -370,14 +370,14 @@ func (c *compiler) apart(s *statement) *miss {
 	if !last.cond.empty() && last.cond.because == "" {
 		for _, a := range s.actions[:n-1] {
 			if a.cond.empty() {
-				return c.miss(s, last.at, "write a sentence for each", "the condition may belong to %q alone or to %q too", textOf(s.toks[last.at:last.end]), textOf(s.toks[a.at:a.end]))
+				return c.miss(s, last.at, "write a sentence for each", "the condition may belong to %q alone or to %q too", textOf(s.words[last.at:last.end]), textOf(s.words[a.at:a.end]))
 			}
 		}
 	}
 	for _, m := range lastMods(last) {
 		for _, a := range s.actions[:n-1] {
 			if len(lastMods(a)) == 0 && takesPlace(a) && isPlace(m) && takesPlace(last) {
-				return c.miss(s, m.at, "write a sentence for each", "%q may belong to %q alone or to %q too", textOf(s.toks[m.at:m.end]), textOf(s.toks[last.at:m.at]), textOf(s.toks[a.at:a.end]))
+				return c.miss(s, m.at, "write a sentence for each", "%q may belong to %q alone or to %q too", textOf(s.words[m.at:m.end]), textOf(s.words[last.at:m.at]), textOf(s.words[a.at:a.end]))
 			}
 		}
 	}
@@ -429,11 +429,16 @@ const adviceLeads = ` try prefer be keep consider remember explain think make en
 write use run work stay focus start begin note when always should must this the it you we please summarize report describe name choose read add
 update avoid `
 
+// softVerbs are verbs that more often tell the agent how to work than name an
+// effect, when a sentence begins with them.
+const softVerbs = " use run write read create add edit do commit search list open append make review comment "
+
 // restrictions are words, beside the names of places, that make a sentence a rule: such a sentence is never
 // taken for advice by itself.
 const restrictions = ` not never no nor none nothing nobody only except unless without until forbidden prohibited allowed permitted denied may can
 cannot approval permission consent ask asking outside limit at-most more-than restrict restricted block blocked deny refuse avoid off-limits need needs require requires
-out away inside within off under beneath in-the-workspace private confidential sensitive network internet
+out away inside within off under beneath private confidential sensitive network internet approve approves approved asked agreed confirmed
+read-only readonly destructive irreversible production public internal leave refrain
 allow permit confirm confirmation secret secrets credentials `
 
 var softLeads = table(`
@@ -444,7 +449,12 @@ avoid
 keep|consider|remember|explain|think|ensure|strive|aim|follow|respect|document|comment|format|summarize|report|describe|stay|focus
 make sure
 this document|constitution|file|policy|page|section|list
-you|the_agent|it|this|the_workspace|the_project|we are|is|works|work|belongs|contains|holds|uses
+you|the_agent|it|this|the_workspace|the_project|we works|work|belongs|contains|holds|uses
+the? agent|agents|assistant|you|it? must|should|will|always
+`)
+
+// obligations begin sentences about what the agent has to do.
+var obligations = table(`
 the? agent|agents|assistant|you|it? must|should|will|always
 `)
 
@@ -474,7 +484,11 @@ func (c *compiler) advice(u unit, toks []token, above policy.Modality) bool {
 	line, column := c.position(toks[0].at)
 	d := draft{Clause: policy.Clause{ID: c.nextID(), Line: line, Column: column, Text: textOf(toks), Modality: policy.Advice}}
 	c.drafts = append(c.drafts, d)
-	c.report(Info, toks[0].at, d.ID, "advice: shown to the agent, enforced by nothing")
+	severity, why := Info, "advice: shown to the agent, enforced by nothing"
+	if p := (&parser{toks: toks, known: c.known}); !said && p.matchAny(obligations(), nil) {
+		severity, why = Warning, "a duty to do something cannot be enforced: it is advice, shown to the agent"
+	}
+	c.report(severity, toks[0].at, d.ID, "%s", why)
 	return true
 }
 
@@ -486,7 +500,10 @@ func (c *compiler) imperative(toks []token) bool {
 	p.skip(" please and but also ")
 	t := p.peek()
 	e, verb := words().verbs[t.low]
-	if t.group != 0 || !(verb && e.form == plain || contains(adviceLeads, t.low)) {
+	if t.group != 0 || !(verb && e.form == plain && contains(softVerbs, e.sense) || contains(adviceLeads, t.low)) {
+		return false
+	}
+	if slices.ContainsFunc(toks, func(t token) bool { return contains(" must should shall will is are ", t.low) }) {
 		return false
 	}
 	_, whole := p.statement(policy.May)
