@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"ringfence/internal/desk"
 )
 
-// maxDiffLines bounds the lines of a definition that are compared; the rest is
-// shown as cut. 2,000 lines take 4 million comparisons at most.
+// maxDiffLines bounds the lines of two definitions that are compared, behind what
+// both begin with; of longer ones the old is shown and then the new. 2,000 lines
+// take 4 million comparisons at most.
 const maxDiffLines = 2000
 
-// maxDiffWidth is how many bytes of a line are shown.
-const maxDiffWidth = 400
+// diffWidth is how much of a line stands on one row. Nothing of it is left out:
+// what a person approves they must have been able to read.
+const diffWidth = 400
 
 // difference shows what changed between two definitions, line by line of their
 // indented form, with every invisible character made visible. An empty old one
@@ -22,11 +25,27 @@ func difference(old, now string) string {
 	a, b := indented(old), indented(now)
 	var out strings.Builder
 	for _, l := range diff(a, b) {
-		out.WriteString(l[:2])
-		out.WriteString(desk.Visible(l[2:], maxDiffWidth))
-		out.WriteByte('\n')
+		mark := l[:2]
+		for _, row := range rows(l[2:]) {
+			out.WriteString(mark + desk.Visible(row, 16*diffWidth) + "\n") // no character takes more
+			mark = mark[:1] + "…"
+		}
 	}
 	return out.String()
+}
+
+// rows cuts line into pieces of about diffWidth bytes, between characters.
+func rows(line string) []string {
+	var out []string
+	for len(line) > diffWidth {
+		n := diffWidth
+		for n > diffWidth-utf8.UTFMax && !utf8.RuneStart(line[n]) {
+			n--
+		}
+		out = append(out, line[:n])
+		line = line[n:]
+	}
+	return append(out, line)
 }
 
 func indented(def string) []string {
@@ -38,15 +57,31 @@ func indented(def string) []string {
 		buf.Reset()
 		buf.WriteString(def)
 	}
-	lines := strings.Split(buf.String(), "\n")
-	if len(lines) > maxDiffLines {
-		lines = append(lines[:maxDiffLines], "… cut")
-	}
-	return lines
+	return strings.Split(buf.String(), "\n")
 }
 
 // diff is a longest common subsequence of lines: "  " kept, "- " old, "+ " new.
 func diff(a, b []string) []string {
+	var out []string
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		out = append(out, "  "+a[0])
+		a, b = a[1:], b[1:]
+	}
+	if max(len(a), len(b)) > maxDiffLines {
+		return append(append(out, marked("- ", a)...), marked("+ ", b)...)
+	}
+	return append(out, compared(a, b)...)
+}
+
+func marked(mark string, lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = mark + l
+	}
+	return out
+}
+
+func compared(a, b []string) []string {
 	w := len(b) + 1
 	common := make([]int32, (len(a)+1)*w)
 	for i := len(a) - 1; i >= 0; i-- {

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,9 +18,13 @@ import (
 	"ringfence/internal/sys/atomicfile"
 )
 
-// maxDefinition bounds what is kept of one definition, in bytes; a larger one
-// stays proposed and is shown cut.
-const maxDefinition = 256 << 10
+// Bounds of what is kept of definitions that nobody has reviewed, in bytes. They
+// come from servers, as often as these like.
+const (
+	maxDefinition = 256 << 10 // of one; of a larger one only the hash and the size are kept, and it cannot be approved
+	maxUnreviewed = 4 << 20   // of all together; what the newest list shows comes first
+	unreviewed    = 256       // what one costs beside its text
+)
 
 // Pins is what this home knows of tool definitions, kept in one file. A tool
 // has any number of approved definitions, because one name can be two servers
@@ -43,7 +49,8 @@ type pinRecord struct {
 
 type pinned struct {
 	Hash       string `json:"hash"`
-	Definition string `json:"definition"` // as the server sent it
+	Definition string `json:"definition"`     // as the server sent it
+	Size       int    `json:"size,omitempty"` // of a definition that is too large to be kept, in bytes
 }
 
 const pinFormat = "ringfence-pins/v1"
@@ -60,34 +67,104 @@ func openPins(path string) (*pins, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading pins: %w", err)
 	}
-	if err := strictjson.Unmarshal(data, &p.file); err != nil {
+	if err := readPins(data, &p.file); err != nil {
 		return nil, fmt.Errorf("reading pins: %s:%w", path, err)
 	}
 	if p.file.Format != pinFormat || p.file.Tools == nil {
 		return nil, fmt.Errorf("reading pins: %s: format is %q, want %q", path, p.file.Format, pinFormat)
 	}
+	maps.DeleteFunc(p.file.Tools, func(_ string, r pinRecord) bool { return r.empty() })
 	return p, nil
 }
 
-// See returns the status of a definition and notes it for review if it is new.
-func (p *pins) See(server, tool, hash string, definition []byte, trusted bool) (gate.PinStatus, error) {
-	if trusted {
-		return gate.PinApproved, nil
+// readPins reads strictly, and without a bound of its own: a file that this
+// package wrote must not keep the engine from starting.
+func readPins(data []byte, file *pinFile) error {
+	if err := strictjson.CheckLimits(data, strictjson.Limits{Size: len(data)}); err != nil {
+		return err
 	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(file)
+}
+
+// See returns the status of each definition of a list, and notes those that are
+// new for review, all in one write.
+func (p *pins) See(server string, shown []gate.Definition) ([]gate.PinStatus, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := server + "." + tool
-	r := p.file.Tools[name]
-	if status := r.status(hash); status == gate.PinApproved || status == gate.PinRejected {
-		return status, nil
+	next := maps.Clone(p.file.Tools)
+	listed := map[string]bool{}
+	out := make([]gate.PinStatus, len(shown))
+	news, size := false, 0
+	for i, d := range shown {
+		name := server + "." + d.Tool
+		listed[name] = true
+		r := next[name]
+		out[i] = r.status(d.Hash)
+		if d.Trusted {
+			out[i] = gate.PinApproved
+		}
+		if out[i] == gate.PinApproved || out[i] == gate.PinRejected {
+			continue
+		}
+		if r.Seen == nil || r.Seen.Hash != d.Hash {
+			r.Seen, news = newPinned(d), true
+			next[name] = r
+		}
+		size += r.waits()
 	}
-	if r.Seen == nil || r.Seen.Hash != hash {
-		r.Seen = &pinned{Hash: hash, Definition: string(definition[:min(len(definition), maxDefinition)])}
-		if err := p.put(name, r); err != nil {
-			return gate.PinProposed, err
+	if size > maxUnreviewed {
+		return nil, fmt.Errorf("definitions of server %s that nobody has reviewed take %d bytes; at most %d are kept", server, size, maxUnreviewed)
+	}
+	if !news {
+		return out, nil
+	}
+	evict(next, server, listed)
+	return out, p.put(next)
+}
+
+func newPinned(d gate.Definition) *pinned {
+	if len(d.Raw) > maxDefinition {
+		return &pinned{Hash: d.Hash, Size: len(d.Raw)}
+	}
+	return &pinned{Hash: d.Hash, Definition: string(d.Raw)}
+}
+
+// waits is what the unreviewed definition of r counts as; 0 if there is none.
+func (r pinRecord) waits() int {
+	if r.Seen == nil {
+		return 0
+	}
+	return unreviewed + len(r.Seen.Definition)
+}
+
+func (r pinRecord) empty() bool { return len(r.Approved) == 0 && len(r.Rejected) == 0 && r.Seen == nil }
+
+// evict drops unreviewed definitions until the rest is within bounds: those of
+// server first, then those of others, never what was just listed. A definition
+// that was dropped is noted again when its server lists it again.
+func evict(tools map[string]pinRecord, server string, listed map[string]bool) {
+	size := 0
+	for _, r := range tools {
+		size += r.waits()
+	}
+	for _, own := range []bool{true, false} {
+		for _, name := range names(tools) {
+			r := tools[name]
+			if size <= maxUnreviewed {
+				return
+			}
+			if r.Seen == nil || listed[name] || strings.HasPrefix(name, server+".") != own {
+				continue
+			}
+			size -= r.waits()
+			r.Seen = nil
+			if tools[name] = r; r.empty() {
+				delete(tools, name)
+			}
 		}
 	}
-	return r.status(hash), nil
 }
 
 func (r pinRecord) status(hash string) gate.PinStatus {
@@ -111,25 +188,29 @@ func (p *pins) review(name, hash string, approve bool) error {
 	if r.Seen == nil || r.Seen.Hash != hash {
 		return fmt.Errorf("no definition %.12s of %s waits for review", hash, name)
 	}
-	r.Rejected = slices.DeleteFunc(r.Rejected, func(h string) bool { return h == hash })
+	if approve && r.Seen.Size > 0 {
+		return r.tooLarge(name)
+	}
+	next := maps.Clone(p.file.Tools)
+	r.Rejected = slices.DeleteFunc(slices.Clone(r.Rejected), func(h string) bool { return h == hash })
 	if approve {
-		r.Approved = append(r.Approved, *r.Seen)
+		r.Approved = append(slices.Clip(r.Approved), *r.Seen)
 	} else {
 		r.Rejected = append(r.Rejected, hash)
 	}
 	r.Seen = nil
-	return p.put(name, r)
+	next[name] = r
+	return p.put(next)
 }
 
-// put changes one record, in memory only if it could be written.
-func (p *pins) put(name string, r pinRecord) error {
-	next := pinFile{Format: pinFormat, Tools: map[string]pinRecord{name: r}}
-	for n, old := range p.file.Tools {
-		if n != name {
-			next.Tools[n] = old
-		}
-	}
-	data, err := json.MarshalIndent(next, "", "  ")
+func (r pinRecord) tooLarge(name string) error {
+	return fmt.Errorf("the definition of %s has %d bytes; more than %d cannot be reviewed, so not approved either", name, r.Seen.Size, maxDefinition)
+}
+
+// put replaces the records, in memory only if they could be written.
+func (p *pins) put(tools map[string]pinRecord) error {
+	next := pinFile{Format: pinFormat, Tools: tools}
+	data, err := json.Marshal(next)
 	if err != nil {
 		return fmt.Errorf("encoding pins: %w", err)
 	}
@@ -141,28 +222,34 @@ func (p *pins) put(name string, r pinRecord) error {
 }
 
 // waiting returns an error unless the definition hash of tool name waits for
-// review.
-func (p *pins) waiting(name, hash string) error {
+// review, and can be approved if that is meant.
+func (p *pins) waiting(name, hash string, approve bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := p.file.Tools[name]; r.Seen == nil || r.Seen.Hash != hash {
+	r := p.file.Tools[name]
+	switch {
+	case r.Seen == nil || r.Seen.Hash != hash:
 		return fmt.Errorf("no definition %.12s of %s waits for review", hash, name)
+	case approve && r.Seen.Size > 0:
+		return r.tooLarge(name)
 	}
 	return nil
 }
 
-// list returns what is known, by name; with definitions and differences if
-// whole is set.
+// list returns what is known, by name; with definitions and differences of those
+// that wait for review, and of one that is asked for by name, if whole is set.
 func (p *pins) list(q api.ToolQuery, whole bool) []api.ToolPin {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	tools := p.file.Tools // replaced when it changes, never changed
+	p.mu.Unlock()
 	var out []api.ToolPin
-	for _, name := range names(p.file.Tools) {
+	for _, name := range names(tools) {
 		server, tool, _ := strings.Cut(name, ".")
 		if q.Server != "" && q.Server != server || q.Tool != "" && q.Tool != tool {
 			continue
 		}
-		out = append(out, p.file.Tools[name].pin(server, tool, whole))
+		r := tools[name]
+		out = append(out, r.pin(server, tool, whole && (r.Seen != nil || q.Tool != "")))
 	}
 	return out
 }
@@ -186,6 +273,9 @@ func (r pinRecord) pin(server, tool string, whole bool) api.ToolPin {
 			t.Definition = json.RawMessage(now.Definition)
 		}
 		t.Diff = difference(old.Definition, now.Definition)
+		if now.Size > 0 {
+			t.Diff = fmt.Sprintf("! its definition has %d bytes; more than %d cannot be reviewed, so not approved either\n", now.Size, maxDefinition)
+		}
 	}
 	return t
 }

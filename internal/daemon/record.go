@@ -250,7 +250,7 @@ func (e *Engine) ToolsReview(_ context.Context, _ api.Caller, q api.ToolQuery) (
 // ToolsPin settles one definition, after recording that a person did.
 func (e *Engine) ToolsPin(ctx context.Context, c api.Caller, r api.PinRequest) (api.ToolPin, error) {
 	name := r.Server + "." + r.Tool
-	if err := e.pins.waiting(name, r.Hash); err != nil {
+	if err := e.pins.waiting(name, r.Hash, r.Approve); err != nil {
 		return api.ToolPin{}, api.Errorf(api.CodeNotFound, "%v", err)
 	}
 	if e.waits(identity(c.Peer)) {

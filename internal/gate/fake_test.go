@@ -122,11 +122,14 @@ type pinboard struct {
 	err    error
 }
 
-func (p pinboard) See(_, _, _ string, _ []byte, trusted bool) (PinStatus, error) {
-	if trusted {
-		return PinApproved, p.err
+func (p pinboard) See(_ string, shown []Definition) ([]PinStatus, error) {
+	out := make([]PinStatus, len(shown))
+	for i, d := range shown {
+		if out[i] = p.status; d.Trusted {
+			out[i] = PinApproved
+		}
 	}
-	return p.status, p.err
+	return out, p.err
 }
 
 type opinion struct {

@@ -59,9 +59,9 @@ type (
 	}
 	// Pins keeps what is known of tool definitions.
 	Pins interface {
-		// See returns the status of a definition that server shows for tool
-		// now. trusted says that its hash was shipped with us.
-		See(server, tool, hash string, definition []byte, trusted bool) (PinStatus, error)
+		// See returns the status of each definition that server shows now, in
+		// their order. An error refuses the whole list.
+		See(server string, shown []Definition) ([]PinStatus, error)
 	}
 	// Inspector finds secrets and labels in content.
 	Inspector interface {
@@ -69,6 +69,14 @@ type (
 		Redact(content []byte, f inspect.Findings) []byte
 	}
 )
+
+// A Definition is that of one tool, as its server shows it.
+type Definition struct {
+	Tool    string
+	Hash    string
+	Raw     []byte
+	Trusted bool // its hash was shipped with us
+}
 
 // A PinStatus is what is known of one tool definition.
 type PinStatus string

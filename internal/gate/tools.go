@@ -52,8 +52,9 @@ func (s *Server) learn(pins Pins, list []byte) error {
 		return fmt.Errorf("reading tools of %s: %d tools, more than %d", s.Name, len(defs), maxTools)
 	}
 	byName := map[string]*Tool{}
-	for _, def := range defs {
-		t, err := s.tool(pins, def.Raw)
+	shown := make([]Definition, len(defs))
+	for i, def := range defs {
+		t, trusted, err := s.tool(def.Raw)
 		if err != nil {
 			return fmt.Errorf("reading tools of %s: %w", s.Name, err)
 		}
@@ -61,6 +62,14 @@ func (s *Server) learn(pins Pins, list []byte) error {
 			return fmt.Errorf("reading tools of %s: %q is listed twice", s.Name, t.Name)
 		}
 		byName[t.Name] = t
+		shown[i] = Definition{Tool: t.Name, Hash: t.Pin, Raw: def.Raw, Trusted: trusted}
+	}
+	statuses, err := pins.See(s.Name, shown)
+	if err != nil {
+		return fmt.Errorf("looking up the pins of %s: %w", s.Name, err)
+	}
+	for i, d := range shown {
+		byName[d.Tool].Status = statuses[i]
 	}
 	s.mu.Lock()
 	s.tools = byName
@@ -92,18 +101,17 @@ func nameOf(def []byte) (string, error) {
 	return strictjson.Text(at.Raw)
 }
 
-// tool reads one definition.
-func (s *Server) tool(pins Pins, def []byte) (*Tool, error) {
+// tool reads one definition, and says whether it was shipped with us.
+func (s *Server) tool(def []byte) (t *Tool, trusted bool, err error) {
 	hash, err := policy.DefinitionHash(def)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	name, err := nameOf(def)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	t := &Tool{Name: name, Pin: hash, server: s}
-	trusted := false
+	t = &Tool{Name: name, Pin: hash, server: s}
 	if s.Annotation != nil {
 		if a, ok := s.Annotation.Tools[t.Name]; ok {
 			t.Annotation = &a
@@ -112,13 +120,10 @@ func (s *Server) tool(pins Pins, def []byte) (*Tool, error) {
 			}
 		}
 	}
-	if t.Status, err = pins.See(s.Name, t.Name, hash, def, trusted); err != nil {
-		return nil, fmt.Errorf("looking up the pin of %q: %w", t.Name, err)
-	}
 	if t.schema, err = schemaOf(def); err != nil {
 		t.broken = err.Error()
 	}
-	return t, nil
+	return t, trusted, nil
 }
 
 // schemaOf compiles the input schema of a definition; nil if it has none, which

@@ -20,6 +20,7 @@ type arguments struct {
 	at      map[string]int // concrete pointer to index
 	end     int            // offset of the closing brace; -1 if src is empty
 	members bool           // the object has members
+	isPath  func(pointer string) (bool, error)
 	edits   []strictjson.Edit
 	inserts [][]byte // members to add
 }
@@ -202,6 +203,9 @@ func (a *arguments) test(w policy.When) (bool, error) {
 		return l != nil && l.kind == strictjson.True, nil
 	case "falsy":
 		return l == nil && !a.beneath(w.Arg) || l != nil && l.kind == strictjson.False, nil
+	}
+	if w.Is == "path" && a.isPath != nil {
+		return a.isPath(w.Arg)
 	}
 	return false, &Error{Pointer: w.Arg, Why: fmt.Sprintf("has a condition in the annotation that tests nothing: is %q", w.Is)}
 }

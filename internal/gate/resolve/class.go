@@ -32,8 +32,8 @@ func beneath(p, dir string) bool {
 // workspace that lies in our home is the session's, not our state.
 //
 // An effect on everything beneath p has the class of what there is beneath p in
-// fixed places; a move has the class of the directory that would come into being
-// or vanish as a whole.
+// fixed places; a move, and a change of everything beneath p, has the class of
+// what p could hold afterwards.
 func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 	whole := tree || k == act.Move || k == act.Delete
 	for _, s := range v.OwnState {
@@ -41,14 +41,18 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 			return classOwn
 		}
 	}
-	if c := v.classOfName(p, k); c != "" || !tree {
+	if c := v.classOfName(p, k == act.Move || tree && k.In(act.Mutate)); c != "" {
+		return c
+	}
+	if c := classOfGit(p, k); c != "" || !tree {
 		return c
 	}
 	return v.classBeneath(p)
 }
 
-// classOfName looks p up in the table of places.
-func (v View) classOfName(p string, k act.Kind) string {
+// classOfName looks p up in the table of places; with whole, as a directory of
+// which everything comes into being, changes or vanishes at once.
+func (v View) classOfName(p string, whole bool) string {
 	folded, home := fold(p), fold(v.Home)
 	index, best := placeIndex(), -1
 	for i := 0; i < len(folded); {
@@ -63,7 +67,7 @@ func (v View) classOfName(p string, k act.Kind) string {
 				if best >= 0 && row >= best {
 					break
 				}
-				if v.applies(&places[row], p, folded[:i], home) && places[row].matches(rest, k == act.Move) {
+				if v.applies(&places[row], p, folded[:i], home) && places[row].matches(rest, whole) {
 					best = row
 				}
 			}

@@ -41,6 +41,24 @@ func (r *resolver) ref(t *target, text string) (subject, error) {
 	return refSubject{full}, err
 }
 
+// isPath reports whether git would read the revision at pointer as a path in the
+// repository that it belongs to. One that is absent is none.
+func (r *resolver) isPath(pointer string) (bool, error) {
+	t, ok := r.targets[pointer]
+	if !ok {
+		return false, nil
+	}
+	repo, err := r.repoOf(t)
+	if err != nil {
+		return false, valueError(err, pointer, r.given(t))
+	}
+	is, err := repo.namesPath(r.given(t))
+	if err != nil {
+		return false, valueError(err, pointer, r.given(t))
+	}
+	return is, nil
+}
+
 // isBranchOfRemote reports whether a remote of this tool takes the argument as
 // the local or the remote branch.
 func (r *resolver) isBranchOfRemote(pattern string) (local, remote bool) {

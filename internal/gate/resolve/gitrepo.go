@@ -102,29 +102,26 @@ func (s *repoSubject) at(d string) (bool, error) {
 		return false, bad("", "is in a work tree whose %q is a link, which is not followed", git)
 	case info.Mode().IsRegular():
 		return true, s.linked(d, git)
-	case info.IsDir() && isGitDir(git):
-		s.top, s.gitDir, s.common = d, git, git
-		return true, s.checkPlain()
-	}
-	if isGitDir(d) {
-		s.top, s.gitDir, s.common = d, d, d
-		return true, s.checkPlain()
-	}
-	return false, nil
-}
-
-// isGitDir is git's test: HEAD, objects and refs.
-func isGitDir(d string) bool {
-	if _, err := os.Lstat(join(d, "HEAD")); err != nil {
-		return false
-	}
-	for _, name := range []string{"objects", "refs"} {
-		info, err := os.Stat(join(d, name))
-		if err != nil || !info.IsDir() {
-			return false
+	case info.IsDir():
+		if is, err := isGitDir(git); is || err != nil {
+			s.top, s.gitDir, s.common = d, git, git
+			return is, firstError(err, s.checkPlain)
 		}
 	}
-	return true
+	is, err := isGitDir(d)
+	if !is {
+		return false, err
+	}
+	s.top, s.gitDir, s.common = d, d, d
+	return true, firstError(s.checkPlain(), s.checkBare)
+}
+
+// firstError returns err, or else what next returns.
+func firstError(err error, next func() error) error {
+	if err != nil {
+		return err
+	}
+	return next()
 }
 
 // checkPlain refuses a repository that leads git elsewhere.
@@ -203,7 +200,10 @@ func (s *repoSubject) linkedTree(file string) error {
 	if !strings.HasPrefix(c, "/") {
 		c = s.gitDir + "/" + c
 	}
-	if p, err := follow(c); err != nil || p.path != s.common || !isGitDir(s.common) {
+	if p, err := follow(c); err != nil || p.path != s.common {
+		return refuse
+	}
+	if is, err := isGitDir(s.common); !is || err != nil {
 		return refuse
 	}
 	s.owner = s.common
@@ -218,7 +218,7 @@ func (s *repoSubject) linkedTree(file string) error {
 func (s *repoSubject) submodule() error {
 	s.common = s.gitDir
 	around, _, ok := strings.Cut(s.gitDir, "/.git/modules/")
-	if !ok || !beneath(s.top, around) || s.top == around || !isGitDir(s.gitDir) {
+	if !ok || !beneath(s.top, around) || s.top == around {
 		return bad("", "is in a work tree whose git file leads to %q, which is no submodule around it", s.gitDir)
 	}
 	c, err := readGitConfig(join(s.common, "config"))

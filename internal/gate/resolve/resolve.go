@@ -122,6 +122,7 @@ func (v View) Call(c Call) (Resolution, error) {
 		return Resolution{}, err
 	}
 	r := resolver{view: v, call: c, args: args, targets: map[string]*target{}}
+	args.isPath = r.isPath
 	if err := r.resolveAll(); err != nil {
 		return Resolution{}, err
 	}
