@@ -102,6 +102,7 @@ func (e *Engine) past(ctx context.Context, id string) (past, error) {
 		case gate.EntryDecision:
 			if b.Verdict == act.Allow {
 				p.open = append(p.open, gate.TicketID(r.Ref))
+				p.labels = append(p.labels, b.Labels...)
 			}
 		case gate.EntryResult:
 			p.open = slices.DeleteFunc(p.open, func(t string) bool { return t == b.Ticket })

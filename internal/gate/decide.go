@@ -44,6 +44,10 @@ func (g *Gate) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
 		no := refuse(act.CodeSession, "this session is not known or has ended: start a new one")
 		return (&draft{req: r}).denied(no), nil
 	}
+	if run.Session.Crowded() {
+		no := refuse(act.CodeInternal, "too many requests of this session are under way: wait for their results")
+		return (&draft{req: r}).denied(no), nil
+	}
 	r.Principal = run.Session.Principal
 	d := &draft{run: run, req: r}
 	if r.Verb == act.VerbList {
@@ -182,6 +186,9 @@ const guardClause = "guard"
 
 // settle records what became of d and makes the ticket.
 func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, error) {
+	if no == nil && ctx.Err() != nil {
+		no = refuse(act.CodeInternal, "the request was cancelled before it was decided")
+	}
 	if no == nil && d.answer != nil {
 		if err := g.o.Desk.Consume(*d.answer, d.digest(g)); err != nil {
 			no = refuse(act.CodeNoAnswer, "the approval could not be used: %v", err)
@@ -200,7 +207,8 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 	if t.Verdict != act.Allow {
 		return t, nil
 	}
-	open := session.Open{Ticket: t}
+	// Of the ticket, what its outcome is judged by: arguments can be large.
+	open := session.Open{Ticket: act.Ticket{ID: id, Session: t.Session, Verb: t.Verb, Tool: t.Tool, Verdict: t.Verdict}}
 	if d.tool != nil {
 		open.Reads = d.tool.Annotation.Reads
 		d.run.Session.Add(d.tool.Annotation.Sets...)
@@ -209,6 +217,16 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 		return d.denied(refuse(act.CodeSession, "the session has ended")), fmt.Errorf("opening ticket %s: %w", id, err)
 	}
 	return t, nil
+}
+
+// sets is the labels that this decision gives the session and that it did not
+// have before.
+func (d *draft) sets() []act.Label {
+	if d.tool == nil {
+		return nil
+	}
+	had := d.run.Session.Labels()
+	return slices.DeleteFunc(slices.Clone(d.tool.Annotation.Sets), func(l act.Label) bool { return slices.Contains(had, l) })
 }
 
 func (d *draft) allowed() act.Ticket {

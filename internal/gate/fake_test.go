@@ -31,7 +31,10 @@ type record struct {
 	hook    func() // after every append
 }
 
-func (r *record) Append(_ context.Context, durable bool, entries ...ledger.Entry) ([]ledger.Ref, error) {
+func (r *record) Append(ctx context.Context, durable bool, entries ...ledger.Entry) ([]ledger.Ref, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.appends++

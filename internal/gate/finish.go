@@ -27,32 +27,37 @@ func (g *Gate) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Rep
 	}
 	found := g.o.Inspect.ScanFrom(body, inspect.Result)
 	labels := run.Session.Add(append(found.Labels, open.Reads...)...)
-	_, err := g.o.Ledger.Append(ctx, false, entry(d, EntryResult, resultEntry{
+	_, err := g.append(ctx, false, entry(d, EntryResult, resultEntry{
 		Ticket: t.ID, Size: len(o.Body), Digest: digest(o.Body), Error: g.readable([]byte(o.Error)),
 		Labels: labels, Redacted: len(found.Matches),
 	}))
 	if err != nil {
+		run.Session.Return(open)
 		return act.Reply{}, fmt.Errorf("recording the result of %s: %w", t.ID, err)
 	}
 	reply.Body, reply.Labels, reply.Redacted = g.o.Inspect.Redact(body, found), labels, len(found.Matches)
 	return reply, nil
 }
 
-// Orphan records the tickets that a client left open when it went away.
-func (g *Gate) Orphan(ctx context.Context, run *Run) error {
+// Orphan records the tickets that a client left open when it went away. What
+// could not be recorded stays open.
+func (g *Gate) Orphan(ctx context.Context, run *Run) (err error) {
 	for _, open := range run.Session.Drain() {
-		if err := g.OrphanTicket(ctx, run, open.Ticket.ID); err != nil {
-			return err
+		if err == nil {
+			err = g.OrphanTicket(ctx, run, open.Ticket.ID)
+		}
+		if err != nil {
+			run.Session.Return(open)
 		}
 	}
-	return nil
+	return err
 }
 
 // OrphanTicket records that nothing is known of what the ticket with that id
 // led to.
 func (g *Gate) OrphanTicket(ctx context.Context, run *Run, id string) error {
 	d := &draft{run: run, req: act.Request{Session: run.Session.ID}}
-	_, err := g.o.Ledger.Append(ctx, true, entry(d, EntryResult, resultEntry{
+	_, err := g.append(ctx, true, entry(d, EntryResult, resultEntry{
 		Ticket: id, Error: "orphaned: the client went away before the outcome came in",
 	}))
 	if err != nil {

@@ -119,7 +119,6 @@ type Run struct {
 	Monitors *policy.Monitors   // nil: no clause has a limit
 	Ask      Asking
 	Box      string // what confines the effects, as the launcher reported it: "none"
-
 }
 
 // Asking says whether and how a person may be asked.

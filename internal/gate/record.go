@@ -15,7 +15,7 @@ import (
 	"ringfence/internal/policy"
 )
 
-// The types of entry that the gate writes. docs/ledger-format.md lists them.
+// The types of entry that the gate writes. docs/ledger-entries.md says what they hold.
 const (
 	EntryRequest  = "request"
 	EntryQuestion = "question"
@@ -29,14 +29,14 @@ const (
 const maxRecorded = 8 << 10
 
 type requestEntry struct {
-	Verb      act.Verb     `json:"verb"`
-	Tool      string       `json:"tool,omitempty"`
-	Pin       string       `json:"pin,omitempty"`
-	Arguments string       `json:"arguments,omitempty"` // as given, secrets redacted
-	Size      int          `json:"size"`
-	Digest    string       `json:"digest"` // SHA-256 of the arguments as given
-	Effects   []act.Effect `json:"effects,omitempty"`
-	Labels    []act.Label  `json:"labels,omitempty"`
+	Verb      act.Verb        `json:"verb"`
+	Tool      string          `json:"tool,omitempty"`
+	Pin       string          `json:"pin,omitempty"`
+	Arguments string          `json:"arguments,omitempty"` // as given, secrets redacted
+	Size      int             `json:"size"`
+	Digest    string          `json:"digest"`            // SHA-256 of the arguments as given
+	Effects   json.RawMessage `json:"effects,omitempty"` // []act.Effect, secrets redacted
+	Labels    []act.Label     `json:"labels,omitempty"`
 }
 
 type questionEntry struct {
@@ -71,6 +71,7 @@ type decisionEntry struct {
 	Policy   string      `json:"policy"`
 	Box      string      `json:"box"` // what confines the effect
 	Durable  bool        `json:"durable"`
+	Labels   []act.Label `json:"labels,omitempty"` // new in this session, by the decision alone
 }
 
 type resultEntry struct {
@@ -96,17 +97,18 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 		durable = true
 	}
 	de := decisionEntry{
-		Verdict: t.Verdict, Code: t.Code, Rules: t.Rules, Reason: t.Reason, Policy: d.run.Policy.Hash(),
+		Verdict: t.Verdict, Code: t.Code, Rules: t.Rules, Reason: g.clean(t.Reason), Policy: d.run.Policy.Hash(),
 		Box: d.run.Box, Durable: durable,
 	}
 	if t.Verdict == act.Allow {
+		de.Labels = d.sets()
 		de.Approved, de.Counted, de.Dispatch = d.approved, d.judged.Limited, digest(t.Bytes)
 		if string(t.Bytes) != string(d.req.Args) {
 			de.Changed = g.readable(t.Bytes)
 		}
 	}
 	entries = append(entries, entry(d, EntryDecision, de))
-	refs, err := g.o.Ledger.Append(ctx, durable, entries...)
+	refs, err := g.append(ctx, durable, entries...)
 	if err != nil {
 		return "", fmt.Errorf("recording decision: %w", err)
 	}
@@ -123,7 +125,7 @@ func (g *Gate) recordQuestion(ctx context.Context, d *draft) error {
 	for _, a := range d.judged.Ask {
 		q.Clauses = append(q.Clauses, askedEntry{Clause: a.Clause, Text: a.Text, Count: a.Quorum.Count, Role: a.Quorum.Role})
 	}
-	_, err := g.o.Ledger.Append(ctx, true,
+	_, err := g.append(ctx, true,
 		entry(d, EntryRequest, g.requestEntry(d)),
 		entry(d, EntryQuestion, q))
 	d.asked = err == nil
@@ -132,13 +134,37 @@ func (g *Gate) recordQuestion(ctx context.Context, d *draft) error {
 
 func (g *Gate) requestEntry(d *draft) requestEntry {
 	e := requestEntry{
-		Verb: d.req.Verb, Tool: d.req.Tool, Arguments: g.readable(d.req.Args), Size: len(d.req.Args),
-		Digest: digest(d.req.Args), Effects: d.res.Effects, Labels: d.labels,
+		Verb: d.req.Verb, Tool: g.clean(d.req.Tool), Arguments: g.readable(d.req.Args), Size: len(d.req.Args),
+		Digest: digest(d.req.Args), Effects: g.cleanEffects(d.res.Effects), Labels: d.labels,
 	}
 	if d.tool != nil {
 		e.Pin = d.tool.Pin
 	}
 	return e
+}
+
+// append writes entries whether or not somebody still waits for them: what a
+// person answered or a call led to is on record also when the client has gone.
+func (g *Gate) append(ctx context.Context, durable bool, entries ...ledger.Entry) ([]ledger.Ref, error) {
+	return g.o.Ledger.Append(context.WithoutCancel(ctx), durable, entries...)
+}
+
+// clean is text without secrets. What a call would do and why it is refused can
+// repeat its arguments, and name what they stand for: the URL of a remote.
+func (g *Gate) clean(text string) string {
+	return string(g.o.Inspect.Redact([]byte(text), g.o.Inspect.ScanFrom([]byte(text), inspect.Anywhere)))
+}
+
+// cleanEffects encodes effects without secrets; as a text if there are too many.
+func (g *Gate) cleanEffects(effects []act.Effect) json.RawMessage {
+	if len(effects) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(effects)
+	if err != nil {
+		return json.RawMessage("?") // no JSON, so the entry is refused
+	}
+	return g.o.Inspect.Redact(raw, g.o.Inspect.ScanFrom(raw, inspect.Anywhere))
 }
 
 // readable is content as an entry may hold it: short, valid text, no secrets.

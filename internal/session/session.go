@@ -82,6 +82,24 @@ func (s *Session) Open(o Open) error {
 	return nil
 }
 
+// maxOpen bounds the open tickets of a session. Clients finish each they get, so
+// only one that does not ever has so many.
+const maxOpen = 4096
+
+// Crowded reports whether so many tickets are open that no more may be.
+func (s *Session) Crowded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open) >= maxOpen
+}
+
+// Return puts back what was taken, because its outcome could not be recorded.
+func (s *Session) Return(o Open) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[o.Ticket.ID] = o
+}
+
 // Take removes and returns the open ticket with that id; false if there is
 // none, because it never allowed or was taken before.
 func (s *Session) Take(id string) (Open, bool) {

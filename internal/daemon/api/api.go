@@ -104,8 +104,7 @@ func Errorf(c Code, format string, a ...any) *Error {
 // it, and its whole text.
 func onWire(err error) *Error {
 	e := &Error{Code: CodeInternal, Message: err.Error()}
-	var coded *Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*Error](err); ok {
 		e.Code = coded.Code
 	}
 	return e

@@ -94,8 +94,10 @@ func TestSessionDecides(t *testing.T) {
 		s := w.open(w.connect(Options{}))
 		var d act.Decider = s
 		args := []byte(`{"a": 1.50}`)
-		r := act.Request{Session: "forged", Principal: "forged", Verb: act.VerbCall, Tool: "fs.read", Args: args,
-			Direct: []act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/w/\"é\"", Facts: map[string]any{"exists": true, "n": int64(1) << 60, "s": "x", "l": []string{"a"}}}, Tree: true}}}
+		r := act.Request{
+			Session: "forged", Principal: "forged", Verb: act.VerbCall, Tool: "fs.read", Args: args,
+			Direct: []act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/w/\"é\"", Facts: map[string]any{"exists": true, "n": int64(1) << 60, "s": "x", "l": []string{"a"}}}, Tree: true}},
+		}
 		ticket, err := d.Decide(t.Context(), r)
 		if err != nil || ticket.Verdict != act.Allow || !bytes.Equal(ticket.Bytes, args) {
 			t.Fatalf("%+v, %v", ticket, err)

@@ -45,8 +45,10 @@ func BenchmarkDecide(b *testing.B) {
 	f := newFake()
 	effects := []act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/home/u/src/project/file.go", Facts: map[string]any{act.FactExists: true}}}}
 	f.decide = func(_ context.Context, r act.Request) (act.Ticket, error) {
-		return act.Ticket{ID: r.Session + "/12", Session: r.Session, Verb: r.Verb, Tool: r.Tool, Verdict: act.Allow,
-			Rules: []string{"c1"}, Reason: "c1: may read and search files anywhere under ~/src", Effects: effects, Bytes: r.Args}, nil
+		return act.Ticket{
+			ID: r.Session + "/12", Session: r.Session, Verb: r.Verb, Tool: r.Tool, Verdict: act.Allow,
+			Rules: []string{"c1"}, Reason: "c1: may read and search files anywhere under ~/src", Effects: effects, Bytes: r.Args,
+		}, nil
 	}
 	s := benchSession(b, f)
 	r := act.Request{Verb: act.VerbCall, Tool: "filesystem.read_text_file", Args: []byte(`{"path":"/home/u/src/project/file.go"}`)}

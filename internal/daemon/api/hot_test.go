@@ -15,8 +15,10 @@ func anyEffect() *rapid.Generator[act.Effect] {
 	fact := rapid.OneOf(rapid.Map(text, func(s string) any { return s }), rapid.Map(rapid.Int64(), func(n int64) any { return n }),
 		rapid.Map(rapid.Bool(), func(b bool) any { return b }), rapid.Map(rapid.SliceOfN(text, 1, 3), func(l []string) any { return l }))
 	return rapid.Custom(func(t *rapid.T) act.Effect {
-		e := act.Effect{Kind: act.Kind(text.Draw(t, "kind")), Tree: rapid.Bool().Draw(t, "tree"), Group: act.Group(text.Draw(t, "group")),
-			Resource: act.Resource{Type: act.ResourceType(text.Draw(t, "type")), Text: text.Draw(t, "text")}}
+		e := act.Effect{
+			Kind: act.Kind(text.Draw(t, "kind")), Tree: rapid.Bool().Draw(t, "tree"), Group: act.Group(text.Draw(t, "group")),
+			Resource: act.Resource{Type: act.ResourceType(text.Draw(t, "type")), Text: text.Draw(t, "text")},
+		}
 		if facts := rapid.MapOfN(text, fact, 0, 3).Draw(t, "facts"); len(facts) > 0 {
 			e.Resource.Facts = facts
 		}
@@ -78,8 +80,10 @@ func sameJSON(t *rapid.T, a, b []byte) bool {
 func TestRequestsOnWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
-		d := decideParams{Session: text.Draw(t, "session"), Verb: act.Verb(text.Draw(t, "verb")), Tool: text.Draw(t, "tool"),
-			Direct: some(rapid.SliceOfN(anyEffect(), 0, 2).Draw(t, "direct"))}
+		d := decideParams{
+			Session: text.Draw(t, "session"), Verb: act.Verb(text.Draw(t, "verb")), Tool: text.Draw(t, "tool"),
+			Direct: some(rapid.SliceOfN(anyEffect(), 0, 2).Draw(t, "direct")),
+		}
 		id := uint64(rapid.Int64Min(0).Draw(t, "id"))
 		head, err := encodeDecide(id, d)
 		if err != nil {

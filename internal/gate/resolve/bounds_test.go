@@ -21,8 +21,10 @@ func TestR5Bounds(t *testing.T) {
 	line := func(text string) error { _, err := g.view.commandLine(text, g.view.Workspace); return err }
 	call := func(kinds []act.Kind, n int) error {
 		args := fmt.Sprintf(`{"p":["x"%s]}`, strings.Repeat(`,"y"`, n-1))
-		ann := &policy.ToolAnnotation{Args: map[string]policy.Arg{"/p/*": {Role: policy.RolePath, Effects: kinds, Real: true}},
-			Effects: []policy.Implied{{Kind: act.Read, On: "/p/*"}}}
+		ann := &policy.ToolAnnotation{
+			Args:    map[string]policy.Arg{"/p/*": {Role: policy.RolePath, Effects: kinds, Real: true}},
+			Effects: []policy.Implied{{Kind: act.Read, On: "/p/*"}},
+		}
 		_, err := g.view.Call(Call{Tool: "s.t", Args: []byte(args), Annotation: ann, Dir: g.view.Workspace})
 		return err
 	}

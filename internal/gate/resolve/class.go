@@ -32,7 +32,7 @@ func beneath(p, dir string) bool {
 // workspace that lies in our home is the session's, not our state.
 //
 // An effect on everything beneath p has the class of what there is beneath p in
-// fixed places; a move, and a change of everything beneath p, has the class of
+// fixed places, credentials before all else; a move, and a change of everything beneath p, has the class of
 // what p could hold afterwards.
 func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 	whole := tree || k == act.Move || k == act.Delete
@@ -41,13 +41,16 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 			return classOwn
 		}
 	}
-	if c := v.classOfName(p, k == act.Move || tree && k.In(act.Mutate)); c != "" {
-		return c
+	c := v.classOfName(p, k == act.Move || tree && k.In(act.Mutate))
+	if c == "" {
+		c = classOfGit(p, k)
 	}
-	if c := classOfGit(p, k); c != "" || !tree {
-		return c
+	if tree && c != classCredentials {
+		if below := v.classBeneath(p); c == "" || below == classCredentials {
+			return below
+		}
 	}
-	return v.classBeneath(p)
+	return c
 }
 
 // classOfName looks p up in the table of places; with whole, as a directory of
@@ -84,11 +87,12 @@ func (v View) classOfName(p string, whole bool) string {
 }
 
 // applies reports whether a pattern of r may begin after dir. What is in the
-// workspace is no part of the machine, even if the workspace is in /opt or /usr.
+// workspace is no part of the machine, even if the workspace is in /opt or /usr,
+// and no setting of the person for being in a hidden directory of the home.
 func (v View) applies(r *placeRow, p, dir, home string) bool {
 	switch r.at {
 	case inHome:
-		return dir == home
+		return dir == home && (r.pattern != anyHidden || beneath(v.Home, v.Workspace) || !beneath(p, v.Workspace))
 	case inRoot:
 		return dir == "" && (r.class != classLater || v.Workspace == "/" || !beneath(p, v.Workspace))
 	}

@@ -72,11 +72,17 @@ type optionRule struct {
 
 var optionRules = map[string]optionRule{
 	"find": {single: []string{"-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls"}},
-	"tar": {long: []string{"to-command", "checkpoint-action", "use-compress-program", "rsh-command", "rmt-command", "info-script", "new-volume-script"},
-		exact: []string{"checkpoint"}, short: "IF", valued: "bCfgHKLNTVX"},
-	"curl": {long: []string{"output", "output-dir", "remote-name", "remote-name-all", "config", "unix-socket", "abstract-unix-socket", "proxy", "preproxy",
-		"socks4", "socks5", "connect-to", "resolve", "upload-file", "dump-header", "cookie-jar", "trace", "trace-ascii", "netrc-file", "engine"},
-		short: "oOKxTDcE", valued: "AbdeFhHmPQrtuUwXyYz"},
+	"tar": {
+		long:  []string{"to-command", "checkpoint-action", "use-compress-program", "rsh-command", "rmt-command", "info-script", "new-volume-script"},
+		exact: []string{"checkpoint"}, short: "IF", valued: "bCfgHKLNTVX",
+	},
+	"curl": {
+		long: []string{
+			"output", "output-dir", "remote-name", "remote-name-all", "config", "unix-socket", "abstract-unix-socket", "proxy", "preproxy",
+			"socks4", "socks5", "connect-to", "resolve", "upload-file", "dump-header", "cookie-jar", "trace", "trace-ascii", "netrc-file", "engine",
+		},
+		short: "oOKxTDcE", valued: "AbdeFhHmPQrtuUwXyYz",
+	},
 	"wget":  {long: []string{"execute", "use-askpass", "config", "input-file", "post-file", "body-file"}, short: "ei", valued: "OoaPUtTwQDIXlAR"},
 	"npm":   {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry"}},
 	"npx":   {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry", "shell"}},
@@ -101,9 +107,13 @@ var optionRules = map[string]optionRule{
 	"sftp":  {short: "oFSDJb", valued: "ciPlBR"},
 	"gcc":   {single: []string{"-wrapper"}, inside: []string{"-fplugin", "-specs"}},
 	"cc":    {single: []string{"-wrapper"}, inside: []string{"-fplugin", "-specs"}},
-	"git": {long: []string{"upload-pack", "receive-pack", "exec", "exec-path", "config-env", "output", "ext-diff", "textconv", "open-files-in-pager",
-		"extcmd", "config", "template", "upload-archive", "remote-helper"},
-		exact: []string{"text"}, inside: []string{"ext::", "fd::", "ProxyCommand"}},
+	"git": {
+		long: []string{
+			"upload-pack", "receive-pack", "exec", "exec-path", "config-env", "output", "ext-diff", "textconv", "open-files-in-pager",
+			"extcmd", "config", "template", "upload-archive", "remote-helper",
+		},
+		exact: []string{"text"}, inside: []string{"ext::", "fd::", "ProxyCommand"},
+	},
 }
 
 // gitCommands are the subcommands of git that are looked at here; any other could
@@ -155,10 +165,8 @@ func (r *optionRule) refuses(a string) bool {
 
 // refusesLong knows that programs accept every abbreviation of a long option.
 func (r *optionRule) refusesLong(name string) bool {
-	for _, e := range r.exact {
-		if name == e {
-			return false
-		}
+	if slices.Contains(r.exact, name) {
+		return false
 	}
 	for _, l := range r.long {
 		if name == l || len(name) > 2 && strings.HasPrefix(l, name) {

@@ -231,8 +231,10 @@ func (r *resolver) templateValue(pointer string) (string, error) {
 	}
 	v := r.args.leaves[i].text
 	if v == "." || v == ".." || hasControl(v) || strings.ContainsAny(v, `/\`) {
-		return "", &Error{Pointer: pointer, Value: v, Why: "is not one name",
-			Hint: fmt.Sprintf("%s is one part of an address", pointer)}
+		return "", &Error{
+			Pointer: pointer, Value: v, Why: "is not one name",
+			Hint: fmt.Sprintf("%s is one part of an address", pointer),
+		}
 	}
 	return v, nil
 }

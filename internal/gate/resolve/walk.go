@@ -114,8 +114,7 @@ func join(dir, name string) string {
 
 // cause returns what the system said, without the path that it said it of.
 func cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err
