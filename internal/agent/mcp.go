@@ -67,8 +67,7 @@ func (m *MCP) List(ctx context.Context) ([]llm.Tool, error) {
 // Call runs one call. A refusal is a result that failed.
 func (m *MCP) Call(ctx context.Context, c llm.Call) (llm.Result, error) {
 	raw, err := m.request(ctx, "tools/call", map[string]any{"name": c.Tool, "arguments": c.Arguments})
-	var refused *rpcError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*rpcError](err); ok {
 		return llm.Result{Text: refused.Message, Failed: true}, nil
 	}
 	if err != nil {

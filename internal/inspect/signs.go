@@ -103,10 +103,10 @@ func fold(b byte) byte {
 // control looks at a control character at text[i] and returns how many bytes to
 // go on.
 func (s *scan) control(v view, i int) int {
-	switch c := v.text[i]; {
-	case c == '\t' || c == '\n' || c == '\r':
+	switch c := v.text[i]; c {
+	case '\t', '\n', '\r':
 		return 1
-	case c == 0x1b:
+	case 0x1b:
 		n, colour := escapeSequence(v.text[i:])
 		if !colour {
 			s.sign(mapped(i, i+n, v.steps), Escape, "escape-sequence")

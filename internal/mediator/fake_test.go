@@ -98,15 +98,13 @@ func (f *fakeStarter) process(run fakeServer) *Process {
 	}
 	p.in.Buffer(nil, 64<<20)
 	ended := make(chan struct{})
-	f.running.Add(1)
-	go func() {
-		defer f.running.Done()
+	f.running.Go(func() {
 		run(p)
 		inR.Close()
 		outW.Close()
 		errW.Close()
 		close(ended)
-	}()
+	})
 	var term, kill sync.Once
 	return &Process{
 		Stdin: inW, Stdout: outR, Stderr: errR,

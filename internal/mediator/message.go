@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -252,7 +253,7 @@ func (p callParts) toServer(m message, id int64, tool string, arguments []byte) 
 			edits = append(edits, strictjson.Edit{Start: p.arguments.start, End: p.arguments.end, New: arguments})
 		}
 	case string(arguments) != "{}":
-		edits[1].New = append(append(name[:len(name):len(name)], `,"arguments":`...), arguments...)
+		edits[1].New = append(append(slices.Clip(name), `,"arguments":`...), arguments...)
 	}
 	return strictjson.Splice(m.raw, edits)
 }

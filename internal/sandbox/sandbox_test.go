@@ -29,7 +29,7 @@ func TestValidate(t *testing.T) {
 			t.Fatalf("line %d: no =>", i+1)
 		}
 		s := Spec{Argv: []string{"/bin/true"}}
-		for _, c := range strings.Fields(changes) {
+		for c := range strings.FieldsSeq(changes) {
 			change(t, &s, c)
 		}
 		err := s.Validate()

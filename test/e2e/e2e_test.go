@@ -100,9 +100,8 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	err = ts.Exec(args[1], args[2:]...)
-	var exit *exec.ExitError
 	got := 0
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
 	} else {
 		ts.Check(err)

@@ -142,19 +142,19 @@ func (c *canon) value(depth int) bool {
 	if c.at >= len(c.src) || depth > MaxDepth {
 		return false
 	}
-	switch b := c.src[c.at]; {
-	case b == '{':
+	switch b := c.src[c.at]; b {
+	case '{':
 		return depth < MaxDepth && c.object(depth+1)
-	case b == '[':
+	case '[':
 		return depth < MaxDepth && c.array(depth+1)
-	case b == '"':
+	case '"':
 		_, ok := c.text()
 		return ok
-	case b == 't':
+	case 't':
 		return c.literal("true")
-	case b == 'f':
+	case 'f':
 		return c.literal("false")
-	case b == 'n':
+	case 'n':
 		return c.literal("null")
 	}
 	return c.number()

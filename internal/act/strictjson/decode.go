@@ -125,8 +125,7 @@ func Unmarshal(src []byte, v any) error {
 }
 
 func withLines(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		e.lines = true
 	}
 	return err

@@ -32,10 +32,11 @@ import (
 
 // Version is the version of this protocol. Client and engine must have the
 // same: they are one program, and an older one still running must be stopped.
-const Version = 1
+const Version = 2
 
 const (
-	maxHeader = 1 << 20
+	maxHeader = 1 << 20         // of a request
+	maxReply  = 64 << 20        // header of a reply: a person must be able to read whatever waits
 	maxBody   = 64<<20 + 64<<10 // the largest result, and room for what wraps it
 	chunkSize = 256 << 10       // of raw streams
 )

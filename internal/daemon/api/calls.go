@@ -12,7 +12,15 @@ import (
 // Questions returns the open questions, oldest first.
 func (c *Client) Questions(ctx context.Context) ([]Question, error) {
 	var qs []Question
-	return qs, c.do(ctx, methodQuestions, nothing{}, &qs)
+	err := c.stream(ctx, methodQuestions, nothing{}, func(r reply) error {
+		var q Question
+		if err := json.Unmarshal(r.header.Result, &q); err != nil {
+			return fmt.Errorf("reading a question: %w", err)
+		}
+		qs = append(qs, q)
+		return nil
+	})
+	return qs, err
 }
 
 // Question returns one open question; ErrNotFound if there is none of that id.
@@ -113,7 +121,7 @@ func (c *Client) readStream(nc net.Conn, method string, params any, part func(re
 		return unreachable(err)
 	}
 	for {
-		h, body, err := readHeader(r)
+		h, body, err := readHeader(r, maxReply)
 		switch {
 		case err != nil:
 			return unreachable(err)

@@ -62,7 +62,7 @@ func (l *link) greet(r io.Reader) (Hello, error) {
 	if err := l.out.frame(head, nil, writeStall); err != nil {
 		return Hello{}, unreachable(err)
 	}
-	h, _, err := readHeader(r)
+	h, _, err := readHeader(r, maxReply)
 	if err != nil {
 		return Hello{}, unreachable(err)
 	}
@@ -84,7 +84,7 @@ func unreachable(err error) error {
 func (l *link) read(r io.Reader) {
 	defer close(l.done)
 	for {
-		h, body, err := readHeader(r)
+		h, body, err := readHeader(r, maxReply)
 		if err != nil {
 			l.fail(err)
 			return

@@ -124,6 +124,9 @@ func closeSession(r *request, h Handler, p sessionParams) (result, error) {
 	return result{}, nil
 }
 
+// ticketRoom is what a reply has around its ticket, in bytes, and more.
+const ticketRoom = 1 << 10
+
 func decide(r *request, h Handler) (result, error) {
 	p, err := decodeDecide(r.header.Params)
 	if err != nil {
@@ -137,10 +140,18 @@ func decide(r *request, h Handler) (result, error) {
 		return result{}, err
 	}
 	raw, err := encodeTicket(t)
-	if err != nil {
-		return result{}, fmt.Errorf("encoding the ticket: %w", err)
+	if err == nil && len(raw) > maxReply-ticketRoom {
+		err = Errorf(CodeTooLarge, "the ticket has %d bytes; at most %d fit", len(raw), maxReply-ticketRoom)
 	}
-	return result{json: raw, body: t.Bytes}, nil
+	if err == nil {
+		return result{json: raw, body: t.Bytes}, nil
+	}
+	err = fmt.Errorf("encoding the ticket: %w", err)
+	if t.Verdict == act.Allow { // nobody will carry it out
+		_, ferr := h.Finish(r.ctx, r.conn.caller, t.Session, t.ID, act.Outcome{Error: err.Error()})
+		err = errors.Join(err, ferr)
+	}
+	return result{}, err
 }
 
 func finish(r *request, h Handler, p finishParams) (result, error) {
@@ -155,7 +166,13 @@ func finish(r *request, h Handler, p finishParams) (result, error) {
 }
 
 func questions(r *request, h Handler, _ nothing) (result, error) {
-	return valued(h.Questions(r.ctx, r.conn.caller))
+	qs, err := h.Questions(r.ctx, r.conn.caller)
+	for _, q := range qs {
+		if err == nil {
+			err = r.part(q, nil)
+		}
+	}
+	return result{}, err
 }
 
 func question(r *request, h Handler, p questionParams) (result, error) {

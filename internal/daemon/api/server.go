@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"ringfence/internal/sys/ipc"
 )
@@ -77,6 +79,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			if ctx.Err() != nil {
 				return nil
 			}
+			if transient(err) {
+				s.opts.Log(fmt.Errorf("accepting: %w", err))
+				if pause(ctx) {
+					continue
+				}
+				return nil
+			}
 			return errors.Join(fmt.Errorf("accepting: %w", err), l.Close())
 		}
 		peer, err := admit(nc)
@@ -93,6 +102,40 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			defer s.conns.Add(-1)
 			s.ServeConn(ctx, nc, peer)
 		})
+	}
+}
+
+// greetTime is how long a connection may be open without a hello: only what
+// speaks our protocol takes a place for longer.
+const greetTime = 10 * time.Second
+
+// transient reports whether an error of accepting says something about one
+// connection, or about what the process has left at the moment, and not about the
+// listener (accept(2)).
+func transient(err error) bool {
+	for _, e := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
+		syscall.ECONNABORTED, syscall.EINTR, syscall.EAGAIN, syscall.EPROTO,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptPause is how long no connection is accepted after a transient error.
+const acceptPause = 50 * time.Millisecond
+
+// pause reports whether ctx goes on after acceptPause.
+func pause(ctx context.Context) bool {
+	t := time.NewTimer(acceptPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -120,6 +163,8 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer ipc.Peer) {
 		flight: map[uint64]*inFlight{},
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	// As with deadlines of writing: what fails here fails the reader.
+	_ = nc.SetReadDeadline(time.Now().Add(greetTime))
 	err := c.read(bufio.NewReaderSize(nc, 16<<10))
 	cancel(errConnectionEnded)
 	stop()

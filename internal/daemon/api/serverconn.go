@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // A serverConn is the engine's side of one connection. Its reader is one
@@ -38,7 +39,7 @@ var errCancelled = Errorf(CodeCancelled, "cancelled by the client")
 // was between frames.
 func (c *serverConn) read(r *bufio.Reader) error {
 	for {
-		h, body, err := readHeader(r)
+		h, body, err := readHeader(r, maxHeader)
 		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -93,6 +94,7 @@ func (c *serverConn) greet(h header) error {
 		return errors.Join(err, c.fail(h.ID, err))
 	}
 	c.greeted = true
+	_ = c.out.nc.SetReadDeadline(time.Time{}) // a connection on which this fails is closed
 	hello := Hello{Version: Version, Program: c.server.opts.Program, PID: os.Getpid(), Home: c.server.opts.Home}
 	return c.send(header{ID: h.ID}, hello, nil)
 }
@@ -143,8 +145,8 @@ func (c *serverConn) send(h header, result any, body []byte) error {
 	if err == nil {
 		head, err = encodeReply(h)
 	}
-	if err == nil && (len(head) > maxHeader || len(body) > maxBody) {
-		err = Errorf(CodeTooLarge, "the reply has %d and %d bytes; at most %d and %d fit", len(head), len(body), maxHeader, maxBody)
+	if err == nil && (len(head) > maxReply || len(body) > maxBody) {
+		err = Errorf(CodeTooLarge, "the reply has %d and %d bytes; at most %d and %d fit", len(head), len(body), maxReply, maxBody)
 	}
 	switch {
 	case err == nil && h.More:

@@ -123,9 +123,10 @@ func (w *writer) frame(head, body []byte, stall time.Duration) error {
 	return err
 }
 
-// readHeader reads one frame and decodes its header.
-func readHeader(r io.Reader) (header, []byte, error) {
-	head, body, err := ipc.ReadFrame(r, maxHeader, maxBody)
+// readHeader reads one frame, with a header of at most limit bytes, and decodes
+// that.
+func readHeader(r io.Reader, limit int) (header, []byte, error) {
+	head, body, err := ipc.ReadFrame(r, limit, maxBody)
 	if err != nil {
 		return header{}, nil, err
 	}

@@ -157,35 +157,63 @@ func TestAnswers(t *testing.T) {
 		args   string
 		want   string // JSON, compared whole
 	}{
-		"json": {page(200, map[string]string{"Content-Type": "application/json", "Etag": `"x"`, "Set-Cookie": "s=1"}, `{"a":"<b>"}`), "",
-			`{"status":200,"headers":{"content-type":"application/json","etag":"\"x\""},"body":"{\"a\":\"<b>\"}","truncated":false}`},
-		"html": {page(404, map[string]string{"Content-Type": "text/html"}, `<h1>No</h1>`), "",
-			`{"status":404,"headers":{"content-type":"text/html"},"body":"# No","truncated":false}`},
-		"text of html": {page(200, map[string]string{"Content-Type": "text/html"}, `<h1>No</h1>`), `,"format":"text"`,
-			`{"status":200,"headers":{"content-type":"text/html"},"body":"No","truncated":false}`},
-		"html of html": {page(200, map[string]string{"Content-Type": "text/html"}, `<h1>No</h1>`), `,"format":"html"`,
-			`{"status":200,"headers":{"content-type":"text/html"},"body":"<h1>No</h1>","truncated":false}`},
-		"charset": {page(200, map[string]string{"Content-Type": "text/plain; charset=iso-8859-1"}, "caf\xe9"), "",
-			`{"status":200,"headers":{"content-type":"text/plain; charset=iso-8859-1"},"body":"café","truncated":false}`},
-		"charset of the page": {page(200, map[string]string{"Content-Type": "text/html"}, "<meta charset=windows-1251><p>\xcf\xf0"), "",
-			`{"status":200,"headers":{"content-type":"text/html"},"body":"Пр","truncated":false}`},
+		"json": {
+			page(200, map[string]string{"Content-Type": "application/json", "Etag": `"x"`, "Set-Cookie": "s=1"}, `{"a":"<b>"}`), "",
+			`{"status":200,"headers":{"content-type":"application/json","etag":"\"x\""},"body":"{\"a\":\"<b>\"}","truncated":false}`,
+		},
+		"html": {
+			page(404, map[string]string{"Content-Type": "text/html"}, `<h1>No</h1>`), "",
+			`{"status":404,"headers":{"content-type":"text/html"},"body":"# No","truncated":false}`,
+		},
+		"text of html": {
+			page(200, map[string]string{"Content-Type": "text/html"}, `<h1>No</h1>`), `,"format":"text"`,
+			`{"status":200,"headers":{"content-type":"text/html"},"body":"No","truncated":false}`,
+		},
+		"html of html": {
+			page(200, map[string]string{"Content-Type": "text/html"}, `<h1>No</h1>`), `,"format":"html"`,
+			`{"status":200,"headers":{"content-type":"text/html"},"body":"<h1>No</h1>","truncated":false}`,
+		},
+		"charset": {
+			page(200, map[string]string{"Content-Type": "text/plain; charset=iso-8859-1"}, "caf\xe9"), "",
+			`{"status":200,"headers":{"content-type":"text/plain; charset=iso-8859-1"},"body":"café","truncated":false}`,
+		},
+		"charset of the page": {
+			page(200, map[string]string{"Content-Type": "text/html"}, "<meta charset=windows-1251><p>\xcf\xf0"), "",
+			`{"status":200,"headers":{"content-type":"text/html"},"body":"Пр","truncated":false}`,
+		},
 		"no type": {page(200, nil, "plain"), "", `{"status":200,"headers":{},"body":"plain","truncated":false}`},
-		"length": {page(200, map[string]string{"Content-Type": "text/plain"}, long), `,"max_length":3`,
-			`{"status":200,"headers":{"content-type":"text/plain"},"body":"ééé","truncated":true}`},
-		"default length": {page(200, map[string]string{"Content-Type": "text/plain"}, long), "",
-			`{"status":200,"headers":{"content-type":"text/plain"},"body":"` + long[:10000] + `","truncated":true}`},
-		"binary": {page(200, map[string]string{"Content-Type": "application/pdf"}, "%PDF"), "",
-			`{"status":200,"headers":{"content-type":"application/pdf"},"body":"","truncated":false,"note":"The answer is application/pdf, which has no text form here (4 bytes)."}`},
-		"redirect": {page(302, map[string]string{"Location": "../new?x"}, "moved"), "",
-			`{"status":302,"headers":{"location":"https://example.com/new?x"},"body":"","truncated":false,"note":"Redirect, not followed. Call http_fetch with the new address if it is wanted."}`},
-		"redirect to a file": {page(301, map[string]string{"Location": "file:///etc/passwd"}, ""), "",
-			`{"status":301,"headers":{},"body":"","truncated":false,"note":"Redirect to an address that cannot be fetched. Not followed."}`},
-		"gzip": {page(200, map[string]string{"Content-Type": "text/plain", "Content-Encoding": "gzip"}, zipped(t, "small")), "",
-			`{"status":200,"headers":{"content-type":"text/plain"},"body":"small","truncated":false}`},
-		"unknown encoding": {page(200, map[string]string{"Content-Encoding": "br"}, "x"), "",
-			`{"error":"reading answer of https://example.com/dir/page: it is encoded as \"br\", which was not asked for"}`},
-		"failure": {func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }, "",
-			`{"error":"fetching https://example.com/dir/page: no route"}`},
+		"length": {
+			page(200, map[string]string{"Content-Type": "text/plain"}, long), `,"max_length":3`,
+			`{"status":200,"headers":{"content-type":"text/plain"},"body":"ééé","truncated":true}`,
+		},
+		"default length": {
+			page(200, map[string]string{"Content-Type": "text/plain"}, long), "",
+			`{"status":200,"headers":{"content-type":"text/plain"},"body":"` + long[:10000] + `","truncated":true}`,
+		},
+		"binary": {
+			page(200, map[string]string{"Content-Type": "application/pdf"}, "%PDF"), "",
+			`{"status":200,"headers":{"content-type":"application/pdf"},"body":"","truncated":false,"note":"The answer is application/pdf, which has no text form here (4 bytes)."}`,
+		},
+		"redirect": {
+			page(302, map[string]string{"Location": "../new?x"}, "moved"), "",
+			`{"status":302,"headers":{"location":"https://example.com/new?x"},"body":"","truncated":false,"note":"Redirect, not followed. Call http_fetch with the new address if it is wanted."}`,
+		},
+		"redirect to a file": {
+			page(301, map[string]string{"Location": "file:///etc/passwd"}, ""), "",
+			`{"status":301,"headers":{},"body":"","truncated":false,"note":"Redirect to an address that cannot be fetched. Not followed."}`,
+		},
+		"gzip": {
+			page(200, map[string]string{"Content-Type": "text/plain", "Content-Encoding": "gzip"}, zipped(t, "small")), "",
+			`{"status":200,"headers":{"content-type":"text/plain"},"body":"small","truncated":false}`,
+		},
+		"unknown encoding": {
+			page(200, map[string]string{"Content-Encoding": "br"}, "x"), "",
+			`{"error":"reading answer of https://example.com/dir/page: it is encoded as \"br\", which was not asked for"}`,
+		},
+		"failure": {
+			func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }, "",
+			`{"error":"fetching https://example.com/dir/page: no route"}`,
+		},
 	} {
 		w := &web{answer: c.answer}
 		got := fetch(t, w, `{"url":"`+base+`"`+c.args+`}`)

@@ -2,6 +2,7 @@ package filesystem
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -96,8 +97,8 @@ func shortest(a, b []string) ([]run, bool) {
 func readBack(a, b []string, trace [][]int) []run {
 	var rev []run
 	x, y := len(a), len(b)
-	for d := len(trace) - 1; d >= 0; d-- {
-		v := func(k int) int { return trace[d][k+d+1] }
+	for d, far := range slices.Backward(trace) {
+		v := func(k int) int { return far[k+d+1] }
 		k := x - y
 		prev := k - 1
 		if k == -d || k != d && v(k-1) < v(k+1) {
@@ -124,12 +125,11 @@ func readBack(a, b []string, trace [][]int) []run {
 // join reverses runs and makes neighbours that are not the same one run.
 func join(rev []run) []run {
 	var out []run
-	for i := len(rev) - 1; i >= 0; i-- {
-		r := rev[i]
+	for _, r := range slices.Backward(rev) {
 		if n := len(out); n > 0 && !r.same && !out[n-1].same {
 			last := &out[n-1]
-			last.old = append(last.old[:len(last.old):len(last.old)], r.old...)
-			last.new = append(last.new[:len(last.new):len(last.new)], r.new...)
+			last.old = append(slices.Clip(last.old), r.old...)
+			last.new = append(slices.Clip(last.new), r.new...)
 			continue
 		}
 		out = append(out, r)

@@ -176,8 +176,7 @@ func (in pickArgs) options() ([]string, error) {
 // conflict, nil if there are none.
 func (r *repo) attempt(ctx context.Context, args ...string) ([]string, error) {
 	_, err := r.run(ctx, writes, args...)
-	var f *failure
-	if !errors.As(err, &f) {
+	if _, ok := errors.AsType[*failure](err); !ok {
 		return nil, err
 	}
 	files, cerr := r.conflicts(ctx)

@@ -259,8 +259,10 @@ func (s *server) far(u, option, program string) []string {
 	if !local {
 		return []string{option + "=git-" + program}
 	}
-	git := []string{quote(s.opt.Program), "-c", "core.hooksPath=" + devNull, "-c", "core.fsmonitor=false", "-c", "gc.auto=0",
-		"-c", "maintenance.auto=false", "-c", "receive.autogc=false", "-c", "core.alternateRefsCommand=:", "-c", quote("safe.directory=" + path), program}
+	git := []string{
+		quote(s.opt.Program), "-c", "core.hooksPath=" + devNull, "-c", "core.fsmonitor=false", "-c", "gc.auto=0",
+		"-c", "maintenance.auto=false", "-c", "receive.autogc=false", "-c", "core.alternateRefsCommand=:", "-c", quote("safe.directory=" + path), program,
+	}
 	return []string{option + "=" + strings.Join(git, " ")}
 }
 

@@ -57,8 +57,8 @@ func Executable() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding our own program: %w", err)
 	}
-	if strings.HasSuffix(p, " (deleted)") {
-		return "", fmt.Errorf("finding our own program: %s was replaced while it ran; start it again", strings.TrimSuffix(p, " (deleted)"))
+	if was, ok := strings.CutSuffix(p, " (deleted)"); ok {
+		return "", fmt.Errorf("finding our own program: %s was replaced while it ran; start it again", was)
 	}
 	real, err := filepath.EvalSymlinks(p)
 	if err != nil {
