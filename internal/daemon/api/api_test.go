@@ -445,7 +445,7 @@ func raw(t *testing.T, w *world, frames ...string) []string {
 	var replies []string
 	for range frames {
 		nc.SetReadDeadline(time.Now().Add(time.Second))
-		head, body, err := ipc.ReadFrame(nc, maxHeader, maxBody)
+		head, body, err := ipc.ReadFrame(nc, maxReply, maxBody)
 		if err != nil {
 			return append(replies, "ended")
 		}
@@ -456,7 +456,7 @@ func raw(t *testing.T, w *world, frames ...string) []string {
 
 // TestProtocol is what a client that is not ours can say.
 func TestProtocol(t *testing.T) {
-	const hello = `{"id":1,"method":"hello","params":{"version":1}}`
+	const hello = `{"id":1,"method":"hello","params":{"version":2}}`
 	for name, c := range map[string]struct {
 		say  []string
 		last string // is in the last reply
@@ -494,7 +494,7 @@ func TestStall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		for _, f := range []string{`{"id":1,"method":"hello","params":{"version":1}}`, `{"id":2,"method":"status"}`} {
+		for _, f := range []string{`{"id":1,"method":"hello","params":{"version":2}}`, `{"id":2,"method":"status"}`} {
 			go ipc.WriteFrame(nc, []byte(f), nil)
 			synctest.Wait()
 		}

@@ -126,8 +126,9 @@ func (l *link) close() {
 	<-l.done
 }
 
-// call sends one request and waits for its one reply.
-func (l *link) call(ctx context.Context, encode func(id uint64) ([]byte, error), body []byte) (reply, error) {
+// call sends one request and waits for its one reply. If ctx ends first, late gets
+// the reply of a request that was carried out all the same; nil drops it.
+func (l *link) call(ctx context.Context, encode func(id uint64) ([]byte, error), body []byte, late func(reply)) (reply, error) {
 	if err := ctx.Err(); err != nil {
 		return reply{}, context.Cause(ctx)
 	}
@@ -165,7 +166,15 @@ func (l *link) call(ctx context.Context, encode func(id uint64) ([]byte, error),
 		}
 		return r, nil
 	case <-ctx.Done():
-		l.forget(id)
+		if late == nil {
+			l.forget(id)
+		} else {
+			go func() { // ends with the reply, which the engine owes, or with the link
+				if r, ok := <-ch; ok && r.header.Error == nil {
+					late(r)
+				}
+			}()
+		}
 		l.cancel(id)
 		return reply{}, context.Cause(ctx)
 	}

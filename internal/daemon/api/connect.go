@@ -157,7 +157,7 @@ func absent(err error) bool {
 
 // do sends one request on l and decodes its result into result, unless nil.
 func do(ctx context.Context, l *link, method string, params, result any) error {
-	r, err := l.call(ctx, func(id uint64) ([]byte, error) { return encodeRequest(id, method, params) }, nil)
+	r, err := l.call(ctx, func(id uint64) ([]byte, error) { return encodeRequest(id, method, params) }, nil, nil)
 	if err == nil && result != nil {
 		err = json.Unmarshal(r.header.Result, result)
 	}

@@ -13,16 +13,17 @@ import (
 
 // fake is an engine that keeps just enough to be asked about.
 type fake struct {
-	mu       sync.Mutex
-	sessions map[string]string // id → token
-	gone     [][]string
-	requests []act.Request
-	outcomes []act.Outcome
-	answered map[string]Choice
-	events   []QuestionEvent
-	entries  int
-	export   []byte
-	decide   func(ctx context.Context, r act.Request) (act.Ticket, error)
+	mu        sync.Mutex
+	sessions  map[string]string // id → token
+	gone      [][]string
+	requests  []act.Request
+	outcomes  []act.Outcome
+	answered  map[string]Choice
+	events    []QuestionEvent
+	entries   int
+	questions []Question
+	export    []byte
+	decide    func(ctx context.Context, r act.Request) (act.Ticket, error)
 }
 
 func newFake() *fake {
@@ -80,6 +81,9 @@ func (f *fake) Finish(_ context.Context, _ Caller, _, _ string, o act.Outcome) (
 }
 
 func (f *fake) Questions(context.Context, Caller) ([]Question, error) {
+	if f.questions != nil {
+		return f.questions, nil
+	}
 	return []Question{{ID: "q1"}, {ID: "q2"}}, nil
 }
 

@@ -89,7 +89,7 @@ func (c *serverConn) greet(h header) error {
 		return errors.Join(errors.New("no hello"), c.fail(h.ID, Errorf(CodeBadRequest, "a connection begins with hello")))
 	}
 	if p.Version != Version {
-		err := Errorf(CodeVersion, "the engine that runs (process %d, %s) speaks protocol %d and this program %d: stop it with `ringfence daemon stop`, then try again",
+		err := Errorf(CodeVersion, "the engine that runs (process %d, %s) speaks protocol %d and this program %d: stop it with `ringfence engine stop`, then try again",
 			os.Getpid(), c.server.opts.Program, Version, p.Version)
 		return errors.Join(err, c.fail(h.ID, err))
 	}

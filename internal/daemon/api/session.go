@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -96,7 +97,7 @@ func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 		return act.Ticket{}, fmt.Errorf("deciding: %w", err)
 	}
 	p := decideParams{Session: id, Verb: r.Verb, Tool: r.Tool, Direct: r.Direct}
-	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeDecide(n, p) }, r.Args)
+	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeDecide(n, p) }, r.Args, func(r reply) { s.disuse(l, id, r) })
 	if err != nil {
 		return act.Ticket{}, fmt.Errorf("deciding: %w", err)
 	}
@@ -108,6 +109,18 @@ func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 	return t, nil
 }
 
+// disuse finishes a ticket that came when nobody waited for it any more.
+func (s *Session) disuse(l *link, id string, r reply) {
+	t, err := decodeTicket(r.header.Result)
+	if err != nil || t.Verdict != act.Allow {
+		return // nothing is open; or the engine records it as orphaned
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeStall)
+	defer cancel()
+	p := finishParams{Session: id, Ticket: t.ID, Error: "not carried out: cancelled before the decision came"}
+	_, _ = l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, p), nil }, nil, nil)
+}
+
 // Finish hands in the outcome of t and returns what the agent may see of it. On
 // error the outcome must not be shown.
 func (s *Session) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Reply, error) {
@@ -116,7 +129,14 @@ func (s *Session) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.
 		return act.Reply{}, fmt.Errorf("finishing: %w", err)
 	}
 	p := finishParams{Session: id, Ticket: t.ID, Error: o.Error}
-	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, p), nil }, o.Body)
+	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, p), nil }, o.Body, nil)
+	if errors.Is(err, &Error{Code: CodeBusy}) || errors.Is(err, &Error{Code: CodeTooLarge}) {
+		// The ticket is still open, and nobody will see the result: that much goes
+		// on record.
+		p.Error = fmt.Sprintf("a result of %d bytes was withheld: %v", len(o.Body), err)
+		_, ferr := l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, p), nil }, nil, nil)
+		err = errors.Join(err, ferr)
+	}
 	if err != nil {
 		return act.Reply{}, fmt.Errorf("finishing: %w", err)
 	}

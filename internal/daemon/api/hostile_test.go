@@ -1,0 +1,167 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/sys/ipc"
+)
+
+// TestTicketThatCameTooLate: a decision that allows what nobody waits for any more
+// is finished by the client, so that no ticket stays open for ever.
+func TestTicketThatCameTooLate(t *testing.T) {
+	in(t, ServerOptions{}, func(t *testing.T, w *world) {
+		w.engine.decide = func(ctx context.Context, r act.Request) (act.Ticket, error) {
+			<-ctx.Done()
+			return act.Ticket{ID: "s-1/1", Session: r.Session, Verdict: act.Allow}, nil
+		}
+		s := w.open(w.connect(Options{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if tk, err := s.Decide(ctx, act.Request{}); err == nil || tk.Verdict != act.Deny {
+			t.Errorf("%+v, %v", tk, err)
+		}
+		synctest.Wait()
+		w.engine.mu.Lock()
+		defer w.engine.mu.Unlock()
+		if len(w.engine.outcomes) != 1 || !strings.Contains(w.engine.outcomes[0].Error, "not carried out") {
+			t.Errorf("outcomes: %+v", w.engine.outcomes)
+		}
+	})
+}
+
+// TestResultThatDoesNotFit: a result that the engine cannot take in is withheld,
+// and its ticket is finished all the same.
+func TestResultThatDoesNotFit(t *testing.T) {
+	in(t, ServerOptions{MaxBytes: 100}, func(t *testing.T, w *world) {
+		w.engine.decide = func(ctx context.Context, _ act.Request) (act.Ticket, error) {
+			<-ctx.Done()
+			return act.Ticket{}, ctx.Err()
+		}
+		s := w.open(w.connect(Options{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Decide(ctx, act.Request{Args: make([]byte, 60)})
+		synctest.Wait()
+		for i, size := range []int{60, maxBody + 1} {
+			r, err := s.Finish(t.Context(), act.Ticket{ID: "s-1/1"}, act.Outcome{Body: make([]byte, size)})
+			if err == nil || r.Body != nil {
+				t.Errorf("%d bytes: %+v, %v", size, r, err)
+			}
+			if got := w.engine.outcomes; len(got) != i+1 || got[i].Body != nil && len(got[i].Body) > 0 || !strings.Contains(got[i].Error, "withheld") {
+				t.Errorf("%d bytes: outcomes %+v", size, got)
+			}
+		}
+	})
+}
+
+// TestTicketThatDoesNotFit: a ticket too large for a frame is finished in the
+// engine, and denies.
+func TestTicketThatDoesNotFit(t *testing.T) {
+	in(t, ServerOptions{}, func(t *testing.T, w *world) {
+		w.engine.decide = func(_ context.Context, r act.Request) (act.Ticket, error) {
+			return act.Ticket{ID: "s-1/1", Session: r.Session, Verdict: act.Allow, Reason: strings.Repeat("x", maxReply)}, nil
+		}
+		s := w.open(w.connect(Options{}))
+		if tk, err := s.Decide(t.Context(), act.Request{}); !errors.Is(err, &Error{Code: CodeTooLarge}) || tk.Verdict != act.Deny {
+			t.Errorf("%s, %v", tk.Verdict, err)
+		}
+		if got := w.engine.outcomes; len(got) != 1 || got[0].Error == "" {
+			t.Errorf("outcomes: %+v", got)
+		}
+	})
+}
+
+// TestLargeQuestions: what an agent asks cannot be so much that a person cannot
+// see what waits.
+func TestLargeQuestions(t *testing.T) {
+	in(t, ServerOptions{}, func(t *testing.T, w *world) {
+		large := Question{ID: "q", Text: strings.Repeat("x", 2*maxHeader)}
+		w.engine.questions = []Question{large, large, large}
+		c := w.connect(Options{})
+		qs, err := c.Questions(t.Context())
+		if err != nil || len(qs) != 3 || len(qs[2].Text) != len(large.Text) {
+			t.Errorf("%d questions, %v", len(qs), err)
+		}
+		w.engine.events = []QuestionEvent{{Kind: "asked", Question: large}}
+		seen := errors.New("seen")
+		if err := c.WatchQuestions(t.Context(), func(QuestionEvent) error { return seen }); !errors.Is(err, seen) {
+			t.Errorf("watching: %v", err)
+		}
+	})
+}
+
+// TestSilentConnections: what connects and says no hello loses its place; who
+// said hello may be silent.
+func TestSilentConnections(t *testing.T) {
+	in(t, ServerOptions{}, func(t *testing.T, w *world) {
+		c := w.connect(Options{})
+		for _, said := range []string{"", "\x00\x00\x00\x10", "\x00\x00\x00\x10\x00\x00\x00\x00{"} {
+			nc, err := w.dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			go nc.Write([]byte(said))
+			begin := time.Now()
+			if _, err := nc.Read(make([]byte, 1)); err == nil || time.Since(begin) > greetTime {
+				t.Errorf("after %q: %v in %v", said, err, time.Since(begin))
+			}
+		}
+		time.Sleep(time.Hour)
+		if _, err := c.Status(t.Context()); err != nil {
+			t.Errorf("after an hour of silence: %v", err)
+		}
+	})
+}
+
+// A shortListener has no descriptor left for a while.
+type shortListener struct {
+	net.Listener
+	errs []error
+}
+
+func (l *shortListener) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.Accept()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+// TestOutOfDescriptors: a moment without descriptors does not end the engine.
+func TestOutOfDescriptors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "engine.sock")
+	l, err := ipc.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	short := &shortListener{l, []error{&net.OpError{Op: "accept", Err: syscall.EMFILE}, syscall.ECONNABORTED}}
+	done := make(chan error, 1)
+	go func() { done <- NewServer(newFake(), ServerOptions{}).Serve(ctx, short) }()
+	c, err := Connect(t.Context(), Options{Home: filepath.Dir(path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	broken := &shortListener{l, []error{syscall.EBADF}}
+	if err := NewServer(newFake(), ServerOptions{}).Serve(t.Context(), broken); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("a listener that is broken: %v", err)
+	}
+}
