@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"ringfence/internal/act"
 	"ringfence/internal/policy"
@@ -151,7 +150,11 @@ func (c *compiler) fromFront(a *action, s *statement) {
 
 // base returns what the clauses of s have in common.
 func (c *compiler) base(s *statement, m policy.Modality) policy.Clause {
-	cl := policy.Clause{ID: c.nextID(), Modality: m, Who: s.who, Because: s.front.because, Limit: s.front.limit, Expires: s.front.expires}
+	who := s.who
+	if len(who) == 0 {
+		who = s.frontWho
+	}
+	cl := policy.Clause{ID: c.nextID(), Modality: m, Who: who, Because: s.front.because, Limit: s.front.limit, Expires: s.front.expires}
 	for _, a := range s.actions {
 		if a.cond.limit != nil {
 			cl.Limit = a.cond.limit
@@ -308,195 +311,6 @@ func union[T comparable](a, b []T) []T {
 	for _, x := range b {
 		if !slices.Contains(out, x) {
 			out = append(out, x)
-		}
-	}
-	return out
-}
-
-// complete takes the complements: "any other" of the clauses before, "everything
-// else" of all.
-func (c *compiler) complete() {
-	var out []draft
-	complements := 0
-	for i := range c.drafts {
-		d := &c.drafts[i]
-		if d.rest {
-			complements++
-		}
-		switch {
-		case complements > maxComplements:
-			c.fail(d.at, "", "more than %d sentences about what is left", maxComplements)
-			return
-		case !d.rest:
-			out = append(out, *d)
-		case d.all:
-			c.everythingElse(d)
-			out = append(out, *d)
-		default:
-			out = append(out, c.anyOther(d, c.drafts[:i])...)
-		}
-	}
-	for i := range out {
-		d := &out[i]
-		if c.restricts(d.Modality) {
-			d.Except = append(d.Except, lookups(&d.Clause)...)
-		}
-	}
-	c.drafts = out
-}
-
-// restricts reports whether clauses of a modality hold something back.
-func (c *compiler) restricts(m policy.Modality) bool {
-	return m == policy.MustNever || m == policy.MustAsk || m == policy.MayWithApproval && !c.opts.Granting
-}
-
-// lookups returns the exception that a restriction needs which leaves a port of
-// a host free: a name is looked up for every port at once.
-func lookups(cl *policy.Clause) []policy.Exception {
-	var hosts []policy.Pattern
-	note := func(on []policy.Pattern, free bool) {
-		for _, p := range on {
-			if host, port := cutPort(p.Site); p.Type == act.Host && p.Not != free && port != "" {
-				hosts = union(hosts, []policy.Pattern{{Type: act.Host, Site: host}})
-			}
-		}
-	}
-	note(cl.On, false)
-	for _, e := range cl.Except {
-		if len(e.Kinds) == 0 || slices.Contains(e.Kinds, act.Connect) {
-			note(e.On, true)
-		}
-	}
-	if len(hosts) == 0 || len(cl.Kinds) > 0 && !slices.Contains(cl.Kinds, act.Resolve) {
-		return nil
-	}
-	return []policy.Exception{{Kinds: []act.Kind{act.Resolve}, On: hosts}}
-}
-
-func (c *compiler) everythingElse(d *draft) {
-	d.Rest = policy.RestAll
-	d.Kinds, d.On, d.Groups = nil, nil, nil
-	if d.Modality == policy.MustAsk {
-		d.Modality = policy.MayWithApproval // there is nothing else that would allow it
-	}
-	if d.Modality == policy.MustNever {
-		return
-	}
-	for _, o := range c.drafts {
-		if o.rest && o.all || o.Modality == policy.Advice {
-			continue
-		}
-		e := policy.Exception{Tools: o.Tools, Kinds: o.Kinds, On: o.On}
-		if len(o.Groups) > 0 && d.Modality != policy.May {
-			e.Kinds = slices.DeleteFunc(slices.Clone(o.Kinds), func(k act.Kind) bool { return k == act.Call })
-		}
-		if len(e.Tools)+len(e.Kinds)+len(e.On) == 0 {
-			continue
-		}
-		d.Except = append(d.Except, e)
-		d.Covers = union(d.Covers, []string{o.ID})
-	}
-}
-
-// anyOther returns the clauses for the complement of what the earlier clauses
-// name: the resources they do not speak of, and those that they except.
-func (c *compiler) anyOther(d *draft, earlier []draft) []draft {
-	d.Rest = policy.RestSame
-	kinds := d.Kinds
-	if d.bare {
-		kinds = nil
-		for _, e := range earlier {
-			if e.ID != d.ID {
-				kinds = append(kinds, common(e.Kinds, d.Kinds)...)
-			}
-		}
-		kinds = ordered(kinds)
-	}
-	types := typesOf(&deed{kinds: kinds})
-	var extra []draft
-	for _, e := range earlier {
-		shared := common(e.Kinds, kinds)
-		if len(kinds) == 0 {
-			shared = e.Kinds
-		}
-		if len(e.Kinds) == 0 && len(e.On) > 0 {
-			shared = kinds
-		}
-		on := ofTypes(e.On, types)
-		if d.byKind && e.ID != d.ID && !e.rest && e.Modality != policy.Advice && (len(shared) > 0 || len(e.Tools) > 0 && len(e.Kinds) == 0) {
-			d.Except = append(d.Except, policy.Exception{Tools: e.Tools, Kinds: shared, On: on})
-			d.Covers = union(d.Covers, []string{e.ID})
-			continue
-		}
-		if e.ID == d.ID || e.rest || e.Modality == policy.Advice || len(shared) == 0 || len(on) == 0 {
-			continue
-		}
-		x := policy.Exception{On: on}
-		if len(shared) < len(kinds) {
-			x.Kinds = shared
-		}
-		d.Except = append(d.Except, x)
-		if hosts := hostsOf(on); len(hosts) > 0 && slices.Contains(kinds, act.Connect) && !slices.Contains(shared, act.Connect) {
-			d.Except = append(d.Except, policy.Exception{Kinds: []act.Kind{act.Resolve, act.Connect}, On: hosts})
-		}
-		d.Covers = union(d.Covers, []string{e.ID})
-		for _, left := range e.Except {
-			if back := ofTypes(left.On, types); len(back) > 0 && len(left.When) == 0 && len(d.On) == 0 {
-				again := *d
-				again.Kinds, again.On, again.Except = shared, back, nil
-				extra = append(extra, again)
-			}
-		}
-	}
-	if len(kinds) == 0 && !d.byKind || len(d.Covers) == 0 {
-		c.fail(d.at, "may fetch pages from docs.python.org; any other site needs approval", "no sentence before this one names what the others are other than")
-		return nil
-	}
-	d.Kinds = kinds
-	d.On = slices.DeleteFunc(slices.Clone(d.On), func(p policy.Pattern) bool { return len(kinds) > 0 && !slices.Contains(types, p.Type) })
-	if nothingLeft(&d.Clause) {
-		c.report(Warning, d.at, d.ID, "nothing is left: the sentences before speak of all of it")
-	}
-	for i := range extra {
-		extra[i].Covers = d.Covers
-	}
-	return append([]draft{*d}, extra...)
-}
-
-// nothingLeft reports whether the exceptions of a clause cover all the places that
-// it names.
-func nothingLeft(cl *policy.Clause) bool {
-	return len(cl.On) > 0 && !slices.ContainsFunc(cl.On, func(p policy.Pattern) bool {
-		return p.Beneath == "" || p.Not || !slices.ContainsFunc(cl.Except, func(e policy.Exception) bool {
-			return len(e.Kinds) == 0 && slices.ContainsFunc(e.On, func(q policy.Pattern) bool {
-				return q.Type == p.Type && q.Beneath != "" && q.Name == "" && !q.Not && beneath(p.Beneath, q.Beneath)
-			})
-		})
-	})
-}
-
-// hostsOf returns the hosts of patterns on URLs: what is fetched from them or sent
-// to them includes looking them up and connecting.
-func hostsOf(on []policy.Pattern) []policy.Pattern {
-	var hosts []policy.Pattern
-	for _, p := range on {
-		if p.Type != act.URL {
-			continue
-		}
-		site := p.Site
-		if p.Prefix != "" {
-			site, _, _ = strings.Cut(p.Prefix, "/")
-		}
-		hosts = union(hosts, []policy.Pattern{{Type: act.Host, Site: site, List: p.List, Not: p.Not}})
-	}
-	return hosts
-}
-
-func ofTypes(on []policy.Pattern, types []act.ResourceType) []policy.Pattern {
-	var out []policy.Pattern
-	for _, p := range on {
-		if slices.Contains(types, p.Type) && p != (policy.Pattern{Type: p.Type}) {
-			out = append(out, p)
 		}
 	}
 	return out
