@@ -166,7 +166,7 @@ func (w When) check() error {
 	if tests != 1 {
 		return fmt.Errorf(`the condition on %s has not exactly one of "equals", "in", "is"`, w.Arg)
 	}
-	if is := []string{"present", "absent", "truthy", "falsy"}; w.Is != "" && !slices.Contains(is, w.Is) {
+	if is := []string{"present", "absent", "truthy", "falsy", "path"}; w.Is != "" && !slices.Contains(is, w.Is) {
 		return unknown("test", w.Is, is)
 	}
 	for _, and := range w.And {

@@ -80,7 +80,7 @@ type When struct {
 	Arg     string     `json:"arg"` // JSON pointer, no wildcard
 	Equals  any        `json:"equals,omitempty"`
 	In      []any      `json:"in,omitempty"`
-	Is      string     `json:"is,omitempty"`  // "present" "absent" "truthy" "falsy"; only the booleans and null are truthy or falsy, anything else is neither
+	Is      string     `json:"is,omitempty"`  // "present" "absent" "truthy" "falsy" (only the booleans and null are, anything else is neither); "path": a ref with a Base that git would read as a path
 	And     []When     `json:"and,omitempty"` // must hold too
 	Effects []act.Kind `json:"effects"`
 }

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -133,7 +134,7 @@ func (s *repoSubject) checkBare() error {
 		}
 	}
 	hooks, err := os.ReadDir(join(s.gitDir, "hooks"))
-	if err != nil && !os.IsNotExist(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return bad("", "is in the bare repository %q, whose hooks could not be read: %v", s.gitDir, cause(err))
 	}
 	for _, h := range hooks {
