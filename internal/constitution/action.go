@@ -328,6 +328,10 @@ func (p *parser) questions(a *action) bool {
 func (p *parser) tail(a *action, verb string) {
 	for p.more() {
 		start := p.i
+		if next := p.peekAt(1); p.peek().is("directly") && contains(" in under beneath inside within ", next.low) {
+			p.wrong(p.i, "leave \"directly\" out", "a place is what is in it and everything beneath")
+			return
+		}
 		p.skip(fillers)
 		if p.condition(&a.cond) {
 			continue

@@ -179,14 +179,16 @@ func (p *parser) argument(c *conditions) bool {
 		p.i = start
 		return false
 	}
-	value := any(true)
+	value, assigned := any(true), false
 	name := strings.TrimLeft(t.text, "-")
 	if n, v, ok := strings.Cut(name, "="); ok {
-		name, value = n, literal(v)
+		name, value, assigned = n, literal(v), true
 		p.i++
 	} else {
 		p.i++
-		if p.accept("=", "is", "equals") || p.match(parsePhrase("set to"), nil) || p.match(parsePhrase("equal to"), nil) {
+		sure := lead == "with" || lead == "without" || argued || t.group != 0 || identifier(name) || name == "method"
+		if sure && (p.accept("=", "is", "equals") || p.match(parsePhrase("set to"), nil) || p.match(parsePhrase("equal to"), nil)) {
+			assigned = true
 			v := p.peek()
 			if v.at < 0 || v.kind == punct {
 				return p.wrong(p.i, "", "a value should follow")
@@ -199,10 +201,10 @@ func (p *parser) argument(c *conditions) bool {
 			return false
 		}
 	}
-	if !argued && t.group == 0 && !strings.HasPrefix(t.text, "-") && !strings.HasPrefix(t.text, "/") && name != "force" && value == any(true) && known(strings.ToLower(name)) {
-		p.miss(p.i - 1)
+	marked := argued || t.group != 0 || strings.HasPrefix(t.text, "-") || strings.Contains(t.text, "/") || identifier(name)
+	if !marked && name != "force" && !assigned {
 		p.i = start
-		return false
+		return p.wrong(start+1, "with `"+name+"`", "%q is read as an argument of a tool only in backquotes", name)
 	}
 	test := policy.Condition{Fact: "arg:/" + strings.TrimPrefix(name, "/"), Op: "==", Value: value}
 	if lead == "without" {
@@ -211,6 +213,12 @@ func (p *parser) argument(c *conditions) bool {
 		c.when = append(c.when, test)
 	}
 	return true
+}
+
+// identifier reports whether name can be nothing but the name of an argument:
+// dryRun, max_results.
+func identifier(name string) bool {
+	return strings.ContainsAny(name, "_0123456789") || len(name) > 1 && strings.ToLower(name[1:]) != name[1:]
 }
 
 // using reads the tools that a clause is limited to: "using git.*".

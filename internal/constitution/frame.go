@@ -111,7 +111,7 @@ func (p *parser) isPersona(t token, article bool) bool {
 		persona, agent, ok := strings.Cut(t.text, "/")
 		return ok && persona != "" && agent != "" && !strings.ContainsAny(t.text, ".*~:") && !strings.Contains(agent, "/")
 	}
-	return (article || t.group != 0) && !known(t.low) && placeNouns[t.low] == "" && !contains(grammarWords, t.low)
+	return (article || t.group != 0) && !contains(everyoneWords+" owner admin owners ", t.low) && !known(t.low) && placeNouns[t.low] == "" && !contains(grammarWords, t.low)
 }
 
 // statement reads toks as one statement. With a modality from above, the
@@ -389,6 +389,7 @@ func (p *parser) predicate(s *statement) bool {
 				p.far = far
 				continue
 			}
+			p.far = far
 			s.modality, s.quorum = f.modality, q
 			if f.limits {
 				only := []token{{kind: word, text: "only", low: "only", at: p.toks[j].at}, p.toks[p.i-1]}
@@ -422,8 +423,10 @@ func (p *parser) about(s *statement, before, after []token) bool {
 		p.i = len(p.toks)
 		return true
 	}
-	p.far, p.bad = p.same(q.far, before, after), p.same(q.bad, before, after)
-	p.why, p.hint = q.why, q.hint
+	p.far = max(p.far, p.same(q.far, before, after))
+	if q.why != "" {
+		p.bad, p.why, p.hint = p.same(q.bad, before, after), q.why, q.hint
+	}
 	return false
 }
 
@@ -465,6 +468,7 @@ func (p *parser) passive(s *statement) bool {
 			}
 			s.modality = policy.MustNever
 		}
+		p.far = far
 		verbs := p.i
 		for p.more() && p.participle() {
 		}
@@ -482,6 +486,7 @@ func (p *parser) passive(s *statement) bool {
 			}
 		}
 		before := append(slices.Clone(p.toks[verbs:verbsEnd]), object...)
+		p.far = far
 		return p.about(s, before, after)
 	}
 	p.i = start

@@ -236,6 +236,9 @@ func (g *grounder) classOfName(v verbUse, o *object, n name) string {
 // pair returns what doing v to o means.
 func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	class := g.class(v, o)
+	if problem := g.unsaid(o); problem != "" {
+		g.fail(o.at, "name them, or use a list such as @my-sites", "%s", problem)
+	}
 	switch {
 	case g.err != nil:
 		return nil
@@ -285,6 +288,20 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	}
 	g.patterns(&d, o, class)
 	return []deed{d}
+}
+
+// unsaid returns why a permission cannot be about o: it narrows a noun by what is
+// not said, as in "our sites", or only by examples. A restriction is then about
+// all that the noun means.
+func (g *grounder) unsaid(o *object) string {
+	named := len(o.names)+len(o.either)+len(o.mods) > 0 || o.root != "" || o.group != ""
+	switch {
+	case g.grant && o.whose != "" && !named:
+		return fmt.Sprintf("%q does not say which are meant", g.text(o.at, o.end))
+	case g.grant && o.example != "" && o.group == "" && !contains(" op git credential ", o.class):
+		return "examples do not say what else is allowed"
+	}
+	return ""
 }
 
 // kinds returns the kinds that v means on o.

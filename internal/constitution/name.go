@@ -283,6 +283,6 @@ func (p *parser) parenthesis(o *object) {
 		return
 	}
 	if example {
-		o.names = o.names[:before]
+		o.names, o.example = o.names[:before], p.toks[start].text
 	}
 }

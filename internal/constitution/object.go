@@ -11,6 +11,8 @@ type object struct {
 	verb    string // the sense of the verb, for nouns that are named by what is done ("web access")
 	rest    bool   // "any other …"
 	quals   []string
+	whose   string    // "my", "those": which are meant is not said
+	example string    // "such as": the first word of examples that were left out
 	group   act.Group // "destructive", "that only read"
 	gitOnly bool      // the group is about git
 	names   []name
@@ -64,7 +66,7 @@ anything|everything|all that|which is|are not explicitly? mentioned|listed|named
 var qualWords = map[string]string{
 	"read-only": "observe", "readonly": "observe", "non-destructive": "observe", "destructive": "irreversible", "irreversible": "irreversible", "remote": "remote", "local": "local",
 	"published": "published", "new": "new", "existing": "existing", "external": "external", "public": "external", "mutating": "mutate", "mcp": "",
-	"observing": "observe", "own": "", "individual": "", "single": "", "unpublished": "unpublished", "harmful": "?", "web": "external",
+	"observing": "observe", "individual": "", "single": "", "unpublished": "unpublished", "harmful": "?", "web": "external",
 	"entire": "", "whole": "", "git": "git", "shell": "", "third-party": "external", "network": "network", "remote-contacting": "remote", "network-contacting": "network", "regular": "", "ordinary": "",
 }
 
@@ -79,7 +81,12 @@ func (p *parser) object(verb string, nesting int) (object, bool) {
 	}
 	if !p.matchRestAlone(&o) {
 		o.rest = p.matchAny(rests(), nil)
-		p.skip(determiners)
+		for p.peek().group == 0 && contains(determiners, p.peek().low) {
+			if contains(possessives, p.peek().low) {
+				o.whose = p.peek().text
+			}
+			p.i++
+		}
 		if p.server(&o, verb) {
 			o.end = p.i
 			return o, true

@@ -294,6 +294,9 @@ func (g *grounder) selectMod(m mod, t act.ResourceType) (selection, string) {
 		if o.class != "" && o.root == "" && !contains(placeClasses[t], o.class) || t == act.Package && !registries(o) {
 			return s, "\"" + text + "\" says nothing about " + typeNoun(t)
 		}
+		if problem := g.unsaid(o); problem != "" {
+			return s, problem
+		}
 		class := o.class
 		if class == "" && (t == act.Path || t == act.Command) {
 			class = "folder"

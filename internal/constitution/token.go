@@ -292,6 +292,10 @@ func (s *scanner) trimEnd(text string) (body, tail string) {
 // with a slash are several.
 func (s *scanner) words(body string, at int) {
 	body2 := strings.ReplaceAll(body, "’", "'")
+	if inner := strings.TrimSuffix(strings.TrimPrefix(body2, "<"), ">"); len(inner) == len(body2)-2 && strings.ContainsAny(inner, ":@") {
+		body, body2 = inner, inner // <https://example.org>
+		at++
+	}
 	low := strings.ToLower(body2)
 	switch {
 	case body == "–" || body == "—" || body == "-" || body == "--" || body == "―":

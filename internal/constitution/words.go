@@ -170,6 +170,9 @@ const fillers = " also always freely please simply directly automatically explic
 // determiners are skipped before nouns.
 const determiners = " the a an any all each every its their my your our this these those that "
 
+// possessives are determiners that narrow a noun to something not said here.
+const possessives = " its their my your our his her these those "
+
 // titles may head a list; they say nothing themselves.
 const titleWords = ` agent agents and clause clauses constitution details email file files filesystem folders general git hosts mail memory
 network notes other packages permissions policies policy principles programs rule rules security sites the tools web `
