@@ -19,6 +19,7 @@
 package resolve
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func bad(hint, why string, args ...any) *Error {
 
 // valueError returns err as an Error about the given value at pointer.
 func valueError(err error, pointer, value string) error {
-	e, ok := err.(*Error)
+	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return &Error{Pointer: pointer, Value: value, Why: err.Error()}
 	}
@@ -263,8 +264,12 @@ func (r *resolver) effects() ([]act.Effect, error) {
 // on returns the effects of kind k on t. With moved, t is an end of a move, and
 // is overwritten only if something is there.
 func (r *resolver) on(t *target, k act.Kind, tree, moved bool) ([]act.Effect, error) {
-	if p, ok := t.subject.(pathSubject); ok && moved && k == act.Overwrite && !p.exists {
+	p, ok := t.subject.(pathSubject)
+	if ok && moved && k == act.Overwrite && !p.exists {
 		return nil, nil
+	}
+	if ok && moved && k == act.Read {
+		tree = tree || p.dir() // all of it goes where other rules hold
 	}
 	got, err := t.subject.on(k, tree)
 	if err != nil {

@@ -64,8 +64,9 @@ func (r *resolver) subject(t *target) (subject, error) {
 		return newNamed(act.Secret, canonicalName, text)
 	case policy.RoleMemory:
 		return newNamed(act.Memory, canonicalName, text)
+	default:
+		return nil, bad("", "has the role %q in the annotation, which is none", t.arg.Role)
 	}
-	return nil, bad("", "has the role %q in the annotation, which is none", t.arg.Role)
 }
 
 // base returns the directory that t is relative to.
@@ -151,7 +152,8 @@ func checkPattern(s string) error {
 	case hasControl(s):
 		return bad("", "holds control characters")
 	}
-	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return strings.ContainsRune(`/\,{}`, r) }) {
+	plain := weburl.Unescape(weburl.Unescape(s)) // it may become a part of an address
+	for part := range strings.FieldsFuncSeq(plain, func(r rune) bool { return strings.ContainsRune(`/\,{}`, r) }) {
 		if part == ".." {
 			return bad("", `holds "..", which leads out of the path of this call`)
 		}
