@@ -21,7 +21,7 @@ type block struct {
 // what must come of the call before it.
 type step struct {
 	line int
-	kind string // "$", "call", "effect", "=", "dispatch", "ids"
+	kind string // "$", "call", "=", "dispatch", "ids", "result", "labels"
 	text string
 	body string // indented lines that follow
 }
@@ -84,7 +84,7 @@ func (b *block) add(at int, line string) error {
 	switch kind {
 	case ">":
 		b.constitution = append(b.constitution, text)
-	case "$", "call", "effect", "=", "dispatch", "ids":
+	case "$", "call", "=", "dispatch", "ids", "result", "labels":
 		b.steps = append(b.steps, step{line: at, kind: kind, text: text})
 	default:
 		return fmt.Errorf("%q starts no line of a case", kind)

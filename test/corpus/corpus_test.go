@@ -44,6 +44,7 @@ type play struct {
 	run       *gate.Run
 	clauses   []policy.Clause
 	ticket    act.Ticket
+	reply     act.Reply
 	escalates []string // what was asked for, last time
 }
 
@@ -70,6 +71,12 @@ func run(t *testing.T, b block) {
 			}
 		case "ids":
 			p.ids(s)
+		case "result":
+			p.result(s)
+		case "labels":
+			if got, want := p.reply.Labels, strings.Fields(s.text); !slices.EqualFunc(got, want, func(l act.Label, w string) bool { return string(l) == w }) {
+				t.Errorf("line %d: labels %v, want %v", s.line, got, want)
+			}
 		}
 	}
 }
@@ -203,10 +210,13 @@ func (p *play) call(s step) {
 	})
 	p.must(err)
 	p.ticket, p.escalates = t, p.person.asked
-	if t.Verdict == act.Allow {
-		_, err := p.gate.Finish(context.Background(), t, act.Outcome{Body: []byte(`{}`)})
-		p.must(err)
-	}
+}
+
+// result is what the server answers to the call that was allowed.
+func (p *play) result(s step) {
+	reply, err := p.gate.Finish(context.Background(), p.ticket, act.Outcome{Body: []byte(s.text)})
+	p.must(err)
+	p.reply = reply
 }
 
 // expect compares the last ticket with "VERDICT [CODE] [~ TEXT]". A person who

@@ -55,8 +55,8 @@ type Home struct {
 }
 
 // New makes a home for the program at bin, which must be on the file system of
-// temporary files. Its path is short, because the name
-// of a socket in it may have about 100 bytes.
+// temporary files. Its path is short, because the name of a socket in it may have
+// about 100 bytes.
 func New(bin string) (*Home, error) {
 	dir, err := os.MkdirTemp("", "rf")
 	if err == nil {
