@@ -142,8 +142,9 @@ func (e Effect) Is(g Group) bool {
 		return g != Observe
 	case Irreversible:
 		return g == Irreversible || g == Mutate
+	default:
+		return e.Group == g
 	}
-	return e.Group == g
 }
 
 // Observes reports whether every effect only observes on this machine, so that

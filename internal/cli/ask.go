@@ -20,8 +20,7 @@ func askHere(ctx context.Context, out io.Writer, q api.Question) (bool, error) {
 	}
 	choice, err := desk.Prompt(ctx, t, out, deskQuestion(q))
 	if errors.Is(err, desk.ErrNoAnswer) {
-		fmt.Fprintln(out, "No answer: denied.")
-		err = nil
+		_, err = fmt.Fprintln(out, "No answer: denied.")
 	}
 	return choice.Yes, errors.Join(err, t.Close())
 }

@@ -52,7 +52,7 @@ func Starter(home string) func(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return errors.Join(ctx.Err(), child.Kill())
 		}
-		return fmt.Errorf("starting the engine: it ended without a word (%v); see %s", err, paths.EngineLog(home))
+		return fmt.Errorf("starting the engine: it ended without a word (%w); see %s", err, paths.EngineLog(home))
 	}
 }
 

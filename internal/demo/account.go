@@ -74,12 +74,12 @@ func steps(ctx context.Context, client *api.Client, session string) ([]Step, err
 func (s *stage) account(all []Step) {
 	short := strings.NewReplacer(s.workspace+"/", "", s.workspace, ".", s.person, "~")
 	for i, st := range all {
-		fmt.Fprintf(s.o.Out, "%2d  %-8s %s\n", i+1, word(st), short.Replace(strings.Join(st.Effects, ", ")))
+		s.say("%2d  %-8s %s\n", i+1, word(st), short.Replace(strings.Join(st.Effects, ", ")))
 		for _, a := range st.Asked {
-			fmt.Fprintf(s.o.Out, "             asked: “%s” – the person said %s\n", short.Replace(a), st.Answered)
+			s.say("             asked: “%s” – the person said %s\n", short.Replace(a), st.Answered)
 		}
 		if st.Verdict != "allow" && len(st.Asked) == 0 {
-			fmt.Fprintf(s.o.Out, "             because: %s\n", short.Replace(st.Reason))
+			s.say("             because: %s\n", short.Replace(st.Reason))
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (s *stage) verify(ctx context.Context, client *api.Client, r *Report) error
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.o.Out, "\nThe record: %d entries, %s. The session, exported and verified without the engine: %s.\n", v.Entries, v.Status, whole.Status)
+	s.say("\nThe record: %d entries, %s. The session, exported and verified without the engine: %s.\n", v.Entries, v.Status, whole.Status)
 	bad := bytes.Clone(export.Bytes())
 	at := bytes.Index(bad, []byte("greet.txt"))
 	if at < 0 {
@@ -139,7 +139,7 @@ func (s *stage) verify(ctx context.Context, client *api.Client, r *Report) error
 		return err
 	}
 	r.Tampered, r.Where = changed.Status.String(), changed.Reason
-	fmt.Fprintf(s.o.Out, "A copy with one bit changed, at byte %d: %s – %s.\n", at, changed.Status, changed.Reason)
+	s.say("A copy with one bit changed, at byte %d: %s – %s.\n", at, changed.Status, changed.Reason)
 	if r.Verified != "valid" || whole.Status != ledger.Valid || changed.Status != ledger.Invalid {
 		return errors.New("the record did not verify as it must")
 	}

@@ -73,8 +73,8 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(s.root)) }()
-	fmt.Fprintf(o.Out, "%s\n", s.intro())
+	defer func() { err = errors.Join(err, s.unsaid, os.RemoveAll(s.root)) }()
+	s.say("%s\n", s.intro())
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -100,12 +100,12 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 }
 
 // tell runs the agent in a session of its own and reads the record.
-func (s *stage) tell(ctx context.Context) (Report, error) {
+func (s *stage) tell(ctx context.Context) (_ Report, err error) {
 	client, err := api.Connect(ctx, api.Options{Home: s.home})
 	if err != nil {
 		return Report{}, err
 	}
-	defer client.Close()
+	defer func() { err = errors.Join(err, client.Close()) }()
 	id, err := s.work(ctx, client)
 	if err != nil {
 		return Report{}, err
@@ -187,7 +187,7 @@ func (s *stage) converse(ctx context.Context, m *mediator.Mediator) error {
 func (s *stage) answer(ctx context.Context, client *api.Client) error {
 	person := s.o.Person
 	if person == nil {
-		person = scripted
+		person = func(_ context.Context, q api.Question) (bool, error) { return scripted(q), nil }
 	}
 	return client.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
 		if ev.Kind != "asked" {

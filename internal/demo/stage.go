@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -36,6 +35,14 @@ type stage struct {
 	person    string // the person's home, with a key in it
 	workspace string
 	policy    string
+	unsaid    error // why the account is not whole
+}
+
+// say writes to the account. The first error ends it.
+func (s *stage) say(format string, args ...any) {
+	if s.unsaid == nil {
+		_, s.unsaid = fmt.Fprintf(s.o.Out, format, args...)
+	}
 }
 
 func setUp(o Options) (*stage, error) {
@@ -143,8 +150,8 @@ func (s *stage) script() []llm.Message {
 
 // scripted is the person of the story: deleting what the task calls obsolete is
 // fine, everything else that waits is not.
-func scripted(_ context.Context, q api.Question) (bool, error) {
+func scripted(q api.Question) bool {
 	return len(q.Effects) > 0 && !slices.ContainsFunc(q.Effects, func(e act.Effect) bool {
 		return e.Kind != act.Delete || filepath.Base(e.Resource.Text) != "old-greeting.txt"
-	}), nil
+	})
 }

@@ -62,8 +62,8 @@ func TestLives(t *testing.T) {
 		ok   bool
 		last EventKind
 	}{
-		"yes":     {func(d *Desk, _ context.CancelCauseFunc) { d.Answer(d.List()[0].ID, alice, Choice{Yes: true}) }, nil, true, Approved},
-		"no":      {func(d *Desk, _ context.CancelCauseFunc) { d.Answer(d.List()[0].ID, alice, Choice{}) }, nil, false, Refused},
+		"yes":     {func(d *Desk, _ context.CancelCauseFunc) { _ = d.Answer(d.List()[0].ID, alice, Choice{Yes: true}) }, nil, true, Approved},
+		"no":      {func(d *Desk, _ context.CancelCauseFunc) { _ = d.Answer(d.List()[0].ID, alice, Choice{}) }, nil, false, Refused},
 		"silence": {func(*Desk, context.CancelCauseFunc) { <-time.After(5 * time.Minute) }, ErrNoAnswer, false, Expired},
 		"gone":    {func(_ *Desk, cancel context.CancelCauseFunc) { cancel(cancelled) }, cancelled, false, Withdrawn},
 	} {
@@ -318,7 +318,7 @@ func TestWatch(t *testing.T) {
 		}
 		for range 300 {
 			start(ctx, d, ask(2))
-			d.Answer(d.List()[1].ID, alice, Choice{})
+			_ = d.Answer(d.List()[1].ID, alice, Choice{})
 		}
 		var kinds []EventKind
 		for ev := range events { // closed, because we fell behind
@@ -340,7 +340,7 @@ func TestWatch(t *testing.T) {
 		if len(d.watchers) != 0 {
 			t.Errorf("%d watchers are left", len(d.watchers))
 		}
-		d.Answer(d.List()[0].ID, alice, Choice{})
+		_ = d.Answer(d.List()[0].ID, alice, Choice{})
 		<-first
 	})
 }

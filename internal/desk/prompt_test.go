@@ -124,7 +124,7 @@ func TestPrompt(t *testing.T) {
 			c.after(term, cancel)
 			got := <-ch
 			wrong := !errors.Is(got.err, c.err)
-			if c.err == errors.ErrUnsupported { // any error
+			if errors.Is(c.err, errors.ErrUnsupported) { // any error
 				wrong = got.err == nil
 			}
 			if got.Yes != c.yes || got.Mark != 3 || wrong {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -164,7 +165,7 @@ func (s *server) began(l *link, err error) (missed bool) {
 	if err != nil {
 		s.deaths++
 		s.err = err
-		s.o.Log.Error("starting server", "server", s.cfg.Name, "err", err)
+		s.o.Log.Error("starting server", slog.String("server", s.cfg.Name), slog.Any("err", err))
 		return false
 	}
 	missed, s.tools.missed = s.tools.missed, false
@@ -187,12 +188,12 @@ func (s *server) start(old *link, pause time.Duration) (*link, error) {
 		return nil, fmt.Errorf("starting: %w", err)
 	}
 	log := s.o.Log
-	log.Info("server started", "server", s.cfg.Name, "report", p.Report)
+	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))
 	l := newLink(s.cfg.Name, p, s.o.MaxResult, log, s.refresh)
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.err.String()
 		l.stop(s.o.StopGrace)
-		log.Warn("server not ready", "server", s.cfg.Name, "err", err, "stderr", orElse(l.err.String(), tail))
+		log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.Any("err", err), slog.String("stderr", orElse(l.err.String(), tail)))
 		return nil, err
 	}
 	return l, nil
@@ -249,7 +250,7 @@ func (s *server) decideList(ctx context.Context, raw []byte) ([]byte, error) {
 		return nil, fmt.Errorf("deciding its tools: %w", err)
 	}
 	if t.Verdict != act.Allow {
-		s.o.Log.Warn("tools denied", "server", s.cfg.Name, "code", string(t.Code), "reason", t.Reason)
+		s.o.Log.WarnContext(ctx, "tools denied", slog.String("server", s.cfg.Name), slog.String("code", string(t.Code)), slog.String("reason", t.Reason))
 		return emptyList, nil
 	}
 	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (f *front) call(ctx context.Context, m message) []byte {
 	})
 	stop()
 	if err != nil {
-		f.m.o.Log.Error("deciding call", "tool", name, "err", err)
+		f.m.o.Log.ErrorContext(ctx, "deciding call", slog.String("tool", name), slog.Any("err", err))
 		return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
 	}
 	if t.Verdict != act.Allow {
@@ -116,7 +117,7 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 	a.free()
 	switch {
 	case ferr != nil:
-		c.f.m.o.Log.Error("recording outcome", "tool", t.Tool, "err", ferr)
+		c.f.m.o.Log.ErrorContext(fctx, "recording outcome", slog.String("tool", t.Tool), slog.Any("err", ferr))
 		return c.toolError(string(act.CodeEvidence), t, errWithheld.Error())
 	case err != nil:
 		return c.failed(t, err, r.Note)

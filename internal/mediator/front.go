@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -152,7 +153,7 @@ func (f *front) notified(m message) {
 			cancel(errCancelled)
 		}
 	case "tools/call", "tools/list":
-		f.m.o.Log.Warn("denied a request without an id", "method", m.method)
+		f.m.o.Log.Warn("denied a request without an id", slog.String("method", m.method))
 	}
 }
 

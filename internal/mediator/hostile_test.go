@@ -3,6 +3,7 @@ package mediator
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -383,15 +384,15 @@ func TestContextEnds(t *testing.T) {
 	inR, inW, _ := os.Pipe()
 	defer inR.Close()
 	defer inW.Close()
-	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
-	fmt.Fprintln(inW, callLine("2", "a", "{}"))
+	say(t, inW, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+	say(t, inW, callLine("2", "a", "{}"))
 	go func() { <-d.held; cancel() }()
-	if err := m.Run(ctx, inR, io.Discard); err != context.Canceled {
+	if err := m.Run(ctx, inR, io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: %v", err)
 	}
 	starter.running.Wait()
 	d.check(t)
-	if err := m.Run(ctx, inR, io.Discard); err != ErrRan {
+	if err := m.Run(ctx, inR, io.Discard); !errors.Is(err, ErrRan) {
 		t.Errorf("Run again: %v", err)
 	}
 	if s := m.States(); len(s) != 1 || s[0].Up || s[0].Report != "fake" {
@@ -410,13 +411,13 @@ func TestClientStopsReading(t *testing.T) {
 	outR, outW := io.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(context.Background(), inR, outW) }()
-	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+	say(t, inW, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
 	_, _ = outR.Read(make([]byte, 4096))
-	fmt.Fprintln(inW, callLine("2", "a", "{}"))
+	say(t, inW, callLine("2", "a", "{}"))
 	<-d.held
 	outR.Close()
-	fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":3,"method":"ping"}`)
-	if err := <-ended; err != errGone {
+	_, _ = fmt.Fprintln(inW, `{"jsonrpc":"2.0","id":3,"method":"ping"}`) // nobody may read any more
+	if err := <-ended; !errors.Is(err, errGone) {
 		t.Errorf("Run: %v", err)
 	}
 	d.check(t)
@@ -445,5 +446,12 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: New succeeds", name)
 		}
+	}
+}
+
+func say(t *testing.T, w io.Writer, line string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(w, line); err != nil {
+		t.Error(err)
 	}
 }

@@ -111,13 +111,11 @@ func (o *outbox) send(ctx context.Context, line []byte) error {
 	}
 }
 
-// offer queues line if there is room and reports whether there was.
-func (o *outbox) offer(line []byte) bool {
+// offer queues line if there is room.
+func (o *outbox) offer(line []byte) {
 	select {
 	case o.lines <- line:
-		return true
 	default:
-		return false
 	}
 }
 

@@ -108,7 +108,7 @@ func (l *link) reap(streams *sync.WaitGroup) {
 	streams.Wait()
 	late.Stop()
 	l.fail(errors.New(text))
-	l.log.Info("server ended", "server", l.name, "err", err, "stderr", l.err.String())
+	l.log.Info("server ended", slog.String("server", l.name), slog.Any("err", err), slog.String("stderr", l.err.String()))
 	_ = l.proc.Stdout.Close()
 	_ = l.proc.Stderr.Close()
 	_ = l.proc.Stdin.Close()
@@ -133,7 +133,7 @@ func (l *link) fail(reason error) {
 // breach takes the link down because the server broke the protocol.
 func (l *link) breach(reason error) {
 	l.fail(reason)
-	l.log.Warn("server stopped", "server", l.name, "err", reason)
+	l.log.Warn("server stopped", slog.String("server", l.name), slog.Any("err", reason))
 	l.proc.Kill()
 }
 
@@ -268,7 +268,7 @@ func (l *link) read() {
 		if err != nil {
 			l.hungUp()
 			if len(bytes.TrimSpace(line)) > 0 {
-				l.log.Warn("server closed its output within a message", "server", l.name)
+				l.log.Warn("server closed its output within a message", slog.String("server", l.name))
 			}
 			return
 		}
@@ -306,7 +306,7 @@ func (l *link) take(line []byte) (ok bool, err error) {
 		return true, nil
 	}
 	if text[0] != '{' {
-		l.log.Debug("noise from server", "server", l.name, "line", clip(string(line)))
+		l.log.Debug("noise from server", slog.String("server", l.name), slog.String("line", clip(string(line))))
 		return false, nil
 	}
 	m, err := readServer(line, l.max)
@@ -314,7 +314,7 @@ func (l *link) take(line []byte) (ok bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		l.log.Warn("unreadable message from server", "server", l.name, "err", err)
+		l.log.Warn("unreadable message from server", slog.String("server", l.name), slog.Any("err", err))
 		return false, errors.New("it wrote a message that cannot be read")
 	}
 	switch {

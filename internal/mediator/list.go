@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -119,13 +120,13 @@ func (s *server) readVisible(body []byte) ([]tool, error) {
 	for _, d := range defs {
 		name, ok, err := strictjson.Find(d.Raw, "/name")
 		if err != nil || !ok {
-			s.o.Log.Warn("tool without a name", "server", s.cfg.Name)
+			s.o.Log.Warn("tool without a name", slog.String("server", s.cfg.Name))
 			continue
 		}
 		text, err := name.Text()
 		wire := s.front.m.wireName(s, text)
 		if err != nil || !goodToolName(wire) {
-			s.o.Log.Warn("tool with a name that clients refuse", "server", s.cfg.Name, "tool", clip(text))
+			s.o.Log.Warn("tool with a name that clients refuse", slog.String("server", s.cfg.Name), slog.String("tool", clip(text)))
 			continue
 		}
 		count[text]++
@@ -138,7 +139,7 @@ func (s *server) readVisible(body []byte) ([]tool, error) {
 	unique := tools[:0]
 	for _, t := range tools {
 		if count[t.name] > 1 {
-			s.o.Log.Warn("tools of one name are not shown", "server", s.cfg.Name, "tool", clip(t.name))
+			s.o.Log.Warn("tools of one name are not shown", slog.String("server", s.cfg.Name), slog.String("tool", clip(t.name)))
 			continue
 		}
 		unique = append(unique, t)
@@ -235,7 +236,7 @@ func (s *server) show(ctx context.Context) []tool {
 			return visible
 		}
 	}
-	s.o.Log.Error("listing tools", "server", s.cfg.Name, "err", err)
+	s.o.Log.ErrorContext(ctx, "listing tools", slog.String("server", s.cfg.Name), slog.Any("err", err))
 	return nil
 }
 
@@ -271,7 +272,7 @@ func (s *server) refreshLoop(l *link, pause time.Duration) {
 		}
 		cancel()
 		if err != nil {
-			s.o.Log.Warn("refreshing tools", "server", s.cfg.Name, "err", err)
+			s.o.Log.Warn("refreshing tools", slog.String("server", s.cfg.Name), slog.Any("err", err))
 		}
 		s.mu.Lock()
 		s.refreshes.last = time.Now()

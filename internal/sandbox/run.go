@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -36,9 +37,10 @@ func Run(ctx context.Context, t Tier, s Spec, stdin []byte) (Output, error) {
 	}
 	stdout, stderr := Cap(box.Stdout(), limit), Cap(box.Stderr(), limit)
 	var o, e bytes.Buffer
+	var oErr, eErr error
 	var streams sync.WaitGroup
-	streams.Go(func() { io.Copy(&o, stdout) })
-	streams.Go(func() { io.Copy(&e, stderr) })
+	streams.Go(func() { _, oErr = io.Copy(&o, stdout) })
+	streams.Go(func() { _, eErr = io.Copy(&e, stderr) })
 	streams.Go(func() {
 		// The program may end without reading its input: that is its affair.
 		_, _ = box.Stdin().Write(stdin)
@@ -50,7 +52,7 @@ func Run(ctx context.Context, t Tier, s Spec, stdin []byte) (Output, error) {
 		Stdout: o.Bytes(), Stderr: e.Bytes(), Exit: exit, Report: box.Report(),
 		Dropped: stdout.Dropped() + stderr.Dropped(),
 	}
-	if err != nil {
+	if err := errors.Join(err, oErr, eErr); err != nil {
 		return out, fmt.Errorf("running %s: %w", s.Argv[0], err)
 	}
 	return out, nil

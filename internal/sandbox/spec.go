@@ -76,7 +76,7 @@ type Spec struct {
 	Files []*os.File
 }
 
-// Unlimited, in a Limits, lifts what the profile would set. It must be said.
+// Unlimited lifts, in a Limits, what the profile would set. It must be said.
 const Unlimited = -1
 
 // Limits bound what a box may use. A zero member takes what the profile sets (see

@@ -122,8 +122,9 @@ func parseIPv6(s string) (Host, error) {
 // domainToASCII returns name in lower-case ASCII without a final dot, or why it
 // is no name.
 func domainToASCII(name string) (string, error) {
-	ascii, err := name, error(nil)
+	ascii := name
 	if needsIDNA(name) {
+		var err error
 		if ascii, err = toASCII.ToASCII(name); err != nil {
 			return "", fmt.Errorf("has the host %q, which is no valid domain name", name)
 		}

@@ -444,7 +444,9 @@ func raw(t *testing.T, w *world, frames ...string) []string {
 	}()
 	var replies []string
 	for range frames {
-		nc.SetReadDeadline(time.Now().Add(time.Second))
+		if err := nc.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return append(replies, err.Error())
+		}
 		head, body, err := ipc.ReadFrame(nc, maxReply, maxBody)
 		if err != nil {
 			return append(replies, "ended")
@@ -495,7 +497,7 @@ func TestStall(t *testing.T) {
 		}
 		defer nc.Close()
 		for _, f := range []string{`{"id":1,"method":"hello","params":{"version":2}}`, `{"id":2,"method":"status"}`} {
-			go ipc.WriteFrame(nc, []byte(f), nil)
+			go func() { _ = ipc.WriteFrame(nc, []byte(f), nil) }() // the other side may hang up
 			synctest.Wait()
 		}
 		if _, err := w.connect(Options{}).Status(t.Context()); err != nil {

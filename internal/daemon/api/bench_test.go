@@ -97,7 +97,11 @@ func BenchmarkSocket(b *testing.B) {
 	defer nc.Close()
 	buf := make([]byte, 300)
 	for b.Loop() {
-		nc.Write(buf)
-		nc.Read(buf)
+		if _, err := nc.Write(buf); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := nc.Read(buf); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

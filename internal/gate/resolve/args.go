@@ -69,6 +69,7 @@ func (a *arguments) add(v strictjson.Value, cover *coverage) error {
 		l.text = s
 	case strictjson.Digits:
 		l.text = string(v.Raw)
+	default: // has no text
 	}
 	empty := v.Kind == strictjson.Null || v.Kind == strictjson.Array || v.Kind == strictjson.Object
 	var ok bool
@@ -270,6 +271,7 @@ func (a *arguments) facts() (map[string]any, error) {
 			if whole {
 				facts[l.pointer] = n
 			}
+		default: // is no fact
 		}
 	}
 	return facts, nil

@@ -95,8 +95,9 @@ func (v View) applies(r *placeRow, p, dir, home string) bool {
 		return dir == home && (r.pattern != anyHidden || beneath(v.Home, v.Workspace) || !beneath(p, v.Workspace))
 	case inRoot:
 		return dir == "" && (r.class != classLater || v.Workspace == "/" || !beneath(p, v.Workspace))
+	default:
+		return true
 	}
-	return true
 }
 
 // classBeneath returns the class of the first place of the table that exists

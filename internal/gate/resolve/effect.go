@@ -54,7 +54,7 @@ func (v View) effect(k act.Kind, text string) (act.Effect, error) {
 	case act.Host:
 		return namedHost(k, text)
 	case act.Command:
-		return v.namedCommand(k, text)
+		return v.namedCommand(text)
 	case act.Package:
 		registry, name, ok := strings.Cut(text, ":")
 		if !ok {
@@ -65,9 +65,10 @@ func (v View) effect(k act.Kind, text string) (act.Effect, error) {
 	case act.Recipient:
 		c, err := canonicalRecipient(text)
 		return first(k, named{act.Recipient, c}, err)
+	default:
+		c, err := canonicalName(text)
+		return first(k, named{k.On(), c}, err)
 	}
-	c, err := canonicalName(text)
-	return first(k, named{k.On(), c}, err)
 }
 
 // first returns the first effect of kind k on s.
@@ -99,7 +100,7 @@ func namedHost(k act.Kind, text string) (act.Effect, error) {
 }
 
 // namedCommand reads an argv as JSON, or a command line that is one command.
-func (v View) namedCommand(k act.Kind, text string) (act.Effect, error) {
+func (v View) namedCommand(text string) (act.Effect, error) {
 	var argv []string
 	if strings.HasPrefix(strings.TrimSpace(text), "[") && json.Unmarshal([]byte(text), &argv) == nil {
 		effects, err := v.argv(argv, v.Workspace)

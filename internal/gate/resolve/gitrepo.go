@@ -62,8 +62,9 @@ func (s repoSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
 			effects = append(effects, one(k, s.view.repoResource(s.owner, false), tree)...)
 		}
 		return effects, nil
+	default:
+		return nil, noEffect(k, "repository")
 	}
-	return nil, noEffect(k, "repository")
 }
 
 // repo finds the repository that text lies in.
@@ -242,10 +243,10 @@ func (s repoSubject) head() (string, error) {
 	}
 	ref, ok := strings.CutPrefix(strings.TrimRight(string(b), " \t\r\n"), "ref:")
 	ref = strings.TrimLeft(ref, " \t")
-	if !ok || checkRefName(ref) != nil {
-		return "", nil
+	if ok && checkRefName(ref) == nil {
+		return ref, nil
 	}
-	return ref, nil
+	return "", nil
 }
 
 // hasRef reports whether the repository has the ref, loose or packed.

@@ -42,8 +42,9 @@ func (s urlSubject) on(k act.Kind, tree bool) ([]act.Effect, error) {
 		return one(k, r, tree), nil
 	case act.Host:
 		return hostSubject{s.url.Host, s.url.Port}.on(k, tree)
+	default:
+		return nil, noEffect(k, "URL")
 	}
-	return nil, noEffect(k, "URL")
 }
 
 func hostFacts(h weburl.Host) map[string]any {

@@ -110,7 +110,7 @@ func TestNothingSurvives(t *testing.T) {
 	}{
 		"exit":     {"echo ready; exit 3", 0, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}},
 		"signal":   {"echo ready; kill -11 $$", 0, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 11}},
-		"asked":    {"trap 'exit 5' TERM; echo ready; wait", 0, func(b sandbox.Box, _ context.CancelFunc) { b.Terminate() }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 5}},
+		"asked":    {"trap 'exit 5' TERM; echo ready; wait", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Terminate() }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 5}},
 		"kill":     {"echo ready; wait", 0, func(b sandbox.Box, _ context.CancelFunc) { b.Kill() }, sandbox.Exit{Cause: sandbox.CauseKill}},
 		"context":  {"echo ready; wait", 0, func(_ sandbox.Box, c context.CancelFunc) { c() }, sandbox.Exit{Cause: sandbox.CauseKill}},
 		"deadline": {"echo ready; wait", 300 * time.Millisecond, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseDeadline}},

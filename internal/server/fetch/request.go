@@ -133,7 +133,8 @@ func (q query) redirected(out reply, where string) (reply, error) {
 		return out, fmt.Errorf("reading redirect: %w", err)
 	}
 	to, err := base.Parse(where)
-	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.User != nil || len(where) > maxURL {
+	fetchable := err == nil && (to.Scheme == "http" || to.Scheme == "https") && to.User == nil && len(where) <= maxURL
+	if !fetchable {
 		out.Note = "Redirect to an address that cannot be fetched. Not followed."
 		return out, nil
 	}

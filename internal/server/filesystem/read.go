@@ -137,13 +137,13 @@ func firstLines(f io.Reader, n int) (string, error) {
 			if b.Len() > maxText {
 				return "", fmt.Errorf("these lines have more than %d bytes; ask for fewer", maxText)
 			}
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return asText(bytes.TrimSuffix(b.Bytes(), []byte{'\n'}))
 			}
-			if err != nil && err != bufio.ErrBufferFull {
+			more = errors.Is(err, bufio.ErrBufferFull)
+			if err != nil && !more {
 				return "", err
 			}
-			more = err == bufio.ErrBufferFull
 		}
 	}
 	return asText(bytes.TrimSuffix(b.Bytes(), []byte{'\n'}))

@@ -33,7 +33,7 @@ func (w *walk) each(rel string, depth int, visit func(at string, e fs.DirEntry))
 		return nil
 	case w.ctx.Err() != nil:
 		w.stopped = fmt.Sprintf("the time of %v was over", maxTime)
-		return nil
+		return nil //nolint:nilerr // what was found until then is an answer, and stopped says that it is not all
 	case depth > maxDepth:
 		w.stopped = fmt.Sprintf("directories are nested more than %d deep", maxDepth)
 		return nil

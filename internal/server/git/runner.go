@@ -78,6 +78,7 @@ func (s *server) environment(a access, protocols string) []string {
 	switch a {
 	case reads:
 		env = append(env, "GIT_OPTIONAL_LOCKS=0")
+	case writes:
 	case contacts:
 		env = append(env, s.opt.RemoteEnv...)
 	}

@@ -14,7 +14,7 @@ func lstat(path string) (Info, error) {
 	}
 	info := Info{Mode: fi.Mode(), Links: 1}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		info.Links = uint64(st.Nlink)
+		info.Links = uint64(st.Nlink) //nolint:unconvert // has 16 or 32 bits on other systems
 	}
 	return info, nil
 }
