@@ -311,6 +311,11 @@ func (c *commands) call(call *syntax.CallExpr) error {
 			return bad(`begin the pattern with "./"`, "begins a word with a pattern: %q", w.value)
 		}
 		argv[i] = c.path(w)
+		if w.glob {
+			if err := c.globbed(w); err != nil {
+				return err
+			}
+		}
 	}
 	return c.run(argv, call.Args)
 }

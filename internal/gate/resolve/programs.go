@@ -83,30 +83,37 @@ var optionRules = map[string]optionRule{
 		},
 		short: "oOKxTDcE", valued: "AbdeFhHmPQrtuUwXyYz",
 	},
-	"wget":  {long: []string{"execute", "use-askpass", "config", "input-file", "post-file", "body-file"}, short: "ei", valued: "OoaPUtTwQDIXlAR"},
-	"npm":   {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry"}},
-	"npx":   {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry", "shell"}},
-	"pnpm":  {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry"}},
-	"yarn":  {long: []string{"script-shell", "use-yarnrc", "registry"}},
-	"pip":   {long: []string{"index-url", "extra-index-url", "find-links", "trusted-host", "proxy", "python"}, short: "if", valued: "rceteb"},
-	"pip3":  {long: []string{"index-url", "extra-index-url", "find-links", "trusted-host", "proxy", "python"}, short: "if", valued: "rceteb"},
-	"uv":    {long: []string{"index-url", "extra-index-url", "find-links", "default-index", "index", "allow-insecure-host"}, short: "if"},
-	"rsync": {long: []string{"rsh", "rsync-path", "daemon", "config"}, short: "e", valued: "fBTM"},
-	"sed":   {long: []string{"file"}, short: "f", valued: "el"},
-	"awk":   {long: []string{"file", "load", "include", "exec"}, short: "flE", valued: "Fv", inside: []string{"system", "getline", "|"}},
-	"gawk":  {long: []string{"file", "load", "include", "exec"}, short: "flE", valued: "Fv", inside: []string{"system", "getline", "|"}},
-	"mawk":  {long: []string{"file"}, short: "f", valued: "FvW", inside: []string{"system", "getline", "|"}},
-	"sort":  {long: []string{"compress-program", "files0-from"}},
-	"split": {long: []string{"filter"}},
-	"zip":   {long: []string{"unzip-command"}, single: []string{"-TT"}},
-	"go":    {single: []string{"-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool", "-overlay", "--overlay"}},
-	"make":  {long: []string{"eval"}, inside: []string{"SHELL="}},
-	"gmake": {long: []string{"eval"}, inside: []string{"SHELL="}},
-	"ssh":   {short: "oFSDLRWwEIJ", valued: "BbcelmOpQ"},
-	"scp":   {short: "oFSJ", valued: "ciPlX"},
-	"sftp":  {short: "oFSDJb", valued: "ciPlBR"},
-	"gcc":   {single: []string{"-wrapper"}, inside: []string{"-fplugin", "-specs"}},
-	"cc":    {single: []string{"-wrapper"}, inside: []string{"-fplugin", "-specs"}},
+	"wget": {long: []string{"execute", "use-askpass", "config", "input-file", "post-file", "body-file", "output-document", "output-file", "append-output",
+		"directory-prefix", "save-cookies", "load-cookies", "warc-file", "hsts-file"}, short: "eiOoaP", valued: "UtTwQDIXlAR"},
+	"cargo":  {long: []string{"config"}},
+	"rg":     {long: []string{"pre", "hostname-bin"}, exact: []string{"pre-glob", "pretty"}},
+	"fd":     {long: []string{"exec", "exec-batch"}, short: "xX", valued: "edtEScjo"},
+	"fdfind": {long: []string{"exec", "exec-batch"}, short: "xX", valued: "edtEScjo"},
+	"man":    {long: []string{"pager", "html", "config-file", "preprocessor"}, short: "PHC", valued: "LmMrRSsep"},
+	"ag":     {long: []string{"pager"}},
+	"npm":    {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry"}},
+	"npx":    {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry", "shell"}},
+	"pnpm":   {long: []string{"script-shell", "userconfig", "globalconfig", "node-options", "registry"}},
+	"yarn":   {long: []string{"script-shell", "use-yarnrc", "registry"}},
+	"pip":    {long: []string{"index-url", "extra-index-url", "find-links", "trusted-host", "proxy", "python"}, short: "if", valued: "rceteb"},
+	"pip3":   {long: []string{"index-url", "extra-index-url", "find-links", "trusted-host", "proxy", "python"}, short: "if", valued: "rceteb"},
+	"uv":     {long: []string{"index-url", "extra-index-url", "find-links", "default-index", "index", "allow-insecure-host"}, short: "if"},
+	"rsync":  {long: []string{"rsh", "rsync-path", "daemon", "config"}, short: "e", valued: "fBTM"},
+	"sed":    {long: []string{"file"}, short: "f", valued: "el"},
+	"awk":    {long: []string{"file", "load", "include", "exec"}, short: "flE", valued: "Fv", inside: []string{"system", "getline", "|"}},
+	"gawk":   {long: []string{"file", "load", "include", "exec"}, short: "flE", valued: "Fv", inside: []string{"system", "getline", "|"}},
+	"mawk":   {long: []string{"file"}, short: "f", valued: "FvW", inside: []string{"system", "getline", "|"}},
+	"sort":   {long: []string{"compress-program", "files0-from"}},
+	"split":  {long: []string{"filter"}},
+	"zip":    {long: []string{"unzip-command"}, single: []string{"-TT"}},
+	"go":     {single: []string{"-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool", "-overlay", "--overlay"}},
+	"make":   {long: []string{"eval"}, inside: []string{"SHELL="}},
+	"gmake":  {long: []string{"eval"}, inside: []string{"SHELL="}},
+	"ssh":    {short: "oFSDLRWwEIJ", valued: "BbcelmOpQ"},
+	"scp":    {short: "oFSJ", valued: "ciPlX"},
+	"sftp":   {short: "oFSDJb", valued: "ciPlBR"},
+	"gcc":    {single: []string{"-wrapper"}, inside: []string{"-fplugin", "-specs"}},
+	"cc":     {single: []string{"-wrapper"}, inside: []string{"-fplugin", "-specs"}},
 	"git": {
 		long: []string{
 			"upload-pack", "receive-pack", "exec", "exec-path", "config-env", "output", "ext-diff", "textconv", "open-files-in-pager",
@@ -139,6 +146,12 @@ func checkOptions(name string, argv []string) error {
 	switch name {
 	case "git":
 		return checkGit(argv)
+	case "go":
+		return checkSettings(name, argv, "env -w", "env -u")
+	case "npm", "pnpm":
+		return checkSettings(name, argv, "config set", "config delete", "config edit", "config fix", "c set", "set")
+	case "yarn", "pip", "pip3":
+		return checkSettings(name, argv, "config set", "config edit", "config unset", "config delete")
 	case "sed":
 		return checkSed(argv)
 	}
@@ -191,6 +204,42 @@ func (r *optionRule) refusesShort(a string) bool {
 	return false
 }
 
+// checkSettings refuses to change the settings of a program, from which it takes
+// its orders the next time: words are those after the program, without options.
+func checkSettings(name string, argv []string, refused ...string) error {
+	var words []string
+	for _, a := range argv[1:] {
+		if !strings.HasPrefix(a, "-") || name == "go" && len(words) > 0 {
+			words = append(words, a)
+		}
+	}
+	line := strings.Join(words, " ") + " "
+	for _, r := range refused {
+		if strings.HasPrefix(line, r+" ") || strings.HasPrefix(line, r+"=") {
+			return bad("a person must change the settings of "+name, "runs %s %s, which changes what %s does later", name, r, name)
+		}
+	}
+	return nil
+}
+
+// readsConfig reports whether git config with args only reads: what it is to do
+// comes first, after options that say where and how.
+func readsConfig(args []string) bool {
+	scopes := []string{"--global", "--local", "--system", "--worktree", "--null", "-z", "--show-origin", "--show-scope", "--name-only", "--includes", "--no-includes"}
+	reads := []string{"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list"}
+	for i, a := range args {
+		if slices.Contains(scopes, a) {
+			continue
+		}
+		rest := args[i+1:]
+		return slices.Contains(reads, a) && !slices.ContainsFunc(rest, func(o string) bool {
+			return strings.HasPrefix(o, "-") && !slices.Contains(scopes, o) && !slices.Contains(reads, o) &&
+				!strings.HasPrefix(o, "--type") && !strings.HasPrefix(o, "--default") && o != "--all" && o != "--regexp" && o != "--bool" && o != "--int" && o != "--path"
+		})
+	}
+	return false
+}
+
 // checkGit refuses subcommands that run programs or change what git runs.
 func checkGit(argv []string) error {
 	for i := 1; i < len(argv); i++ {
@@ -218,7 +267,7 @@ func checkGitCommand(name string, args []string) error {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, option) })
 	}
 	switch {
-	case name == "config" && !has("--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"):
+	case name == "config" && !readsConfig(args):
 		return bad("a person must change git's configuration", "runs git config, which changes what git runs")
 	case name == "submodule" && has("foreach"), name == "bisect" && has("run"),
 		name == "rebase" && (begins("-x") || has("-i", "--interactive")),
