@@ -128,3 +128,28 @@ func TestOwnStatuses(t *testing.T) {
 		t.Errorf("%s repeats a status that has its usual meaning", codes.name)
 	}
 }
+
+// TestPrintable: nothing that a verb prints for people moves a cursor, hides or
+// turns text; what is for people to read stays.
+func TestPrintable(t *testing.T) {
+	hostile := "a\x1b[2J\u009b31m\r\u202e\u200b\xff\x7f"
+	for _, c := range []struct{ in, want string }{
+		{"plain – “é” ␛ …\n\tnext\n", "plain – “é” ␛ …\n\tnext\n"},
+		{hostile, `a\u{1b}[2J\u{9b}31m\u{d}\u{202e}\u{200b}\x{ff}\u{7f}`},
+	} {
+		if got := printable(c.in); got != c.want {
+			t.Errorf("%q became %q", c.in, got)
+		}
+	}
+	for _, asJSON := range []bool{false, true} {
+		var out, errs bytes.Buffer
+		s := &streams{out: &sink{w: &out}, err: &sink{w: &errs}, json: asJSON}
+		if err := s.value(hostile, func() string { return hostile }); err != nil {
+			t.Error(err)
+		}
+		s.report(&exitError{code: codeFailed, err: errors.New(hostile), hint: hostile})
+		if all := out.String() + errs.String(); strings.ContainsAny(all, "\x1b\u009b\r\u202e\u200b\x7f") || strings.Contains(all, "\xff") {
+			t.Errorf("printed %q", all)
+		}
+	}
+}

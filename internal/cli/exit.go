@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"ringfence/internal/desk"
 )
 
 // The exit statuses of every verb. A verb that runs a program for its caller
@@ -98,13 +100,13 @@ func (s *streams) report(err error) int {
 			Code  int    `json:"code"`
 		}{err.Error(), hint, code})
 		if jerr == nil {
-			fmt.Fprintf(s.err, "%s\n", b)
+			fmt.Fprintf(s.err, "%s\n", desk.EscapeJSON(b))
 			return code
 		}
 	}
-	fmt.Fprintf(s.err, "ringfence: %v\n", err)
+	fmt.Fprint(s.err, printable(fmt.Sprintf("ringfence: %v\n", err)))
 	if hint != "" {
-		fmt.Fprintf(s.err, "ringfence: %s\n", hint)
+		fmt.Fprint(s.err, printable(fmt.Sprintf("ringfence: %s\n", hint)))
 	}
 	return code
 }
@@ -121,13 +123,17 @@ func (s *streams) usage(c *cobra.Command, err error) error {
 // value prints the result v: as JSON with --json, else as text does.
 func (s *streams) value(v any, text func() string) error {
 	if !s.json {
-		_, err := fmt.Fprint(s.out, text())
+		_, err := fmt.Fprint(s.out, printable(text()))
 		return err
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("writing the result: %w", err)
+	return s.line(v)
+}
+
+// line prints v as one line of JSON.
+func (s *streams) line(v any) error {
+	b, err := line(v)
+	if err == nil {
+		_, err = s.out.Write(b)
 	}
-	return nil
+	return err
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -74,7 +73,8 @@ func newAnswer(s *streams, yes bool) *cobra.Command {
 	if yes {
 		use, short, past = "approve ID", "Say yes to exactly what is shown, once", "Approved.\n"
 	}
-	return &cobra.Command{
+	var all bool
+	c := &cobra.Command{
 		Use:         use,
 		Short:       short,
 		Args:        cobra.ExactArgs(1),
@@ -86,16 +86,28 @@ func newAnswer(s *streams, yes bool) *cobra.Command {
 					return err
 				}
 				if !s.json {
-					fmt.Fprint(s.err, q.Text)
+					fmt.Fprint(s.err, printable(q.Text))
 				}
-				err = e.Answer(c.Context(), q.ID, api.Choice{Yes: yes, Mark: q.Mark})
-				if err != nil {
+				choice := api.Choice{Yes: yes} // the oldest call alone: more may have come since the person looked
+				if all {
+					choice.Mark = q.Mark
+				}
+				if err := e.Answer(c.Context(), q.ID, choice); err != nil {
 					return answerError(err)
 				}
-				return s.value(map[string]any{"id": q.ID, "approved": yes}, func() string { return past })
+				return s.value(map[string]any{"id": q.ID, "approved": yes}, func() string {
+					if yes && !all && q.Calls > 1 {
+						return fmt.Sprintf("Approved, one of %d identical calls; \"--all\" is for all that wait.\n", q.Calls)
+					}
+					return past
+				})
 			})
 		},
 	}
+	if yes {
+		c.Flags().BoolVar(&all, "all", false, "approve every identical call that waits now, not the oldest alone")
+	}
+	return c
 }
 
 func newApprovalsWatch(s *streams) *cobra.Command {
@@ -113,13 +125,13 @@ func newApprovalsWatch(s *streams) *cobra.Command {
 func watch(ctx context.Context, s *streams, e *api.Client) error {
 	return e.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
 		if s.json {
-			return json.NewEncoder(s.out).Encode(ev)
+			return s.line(ev)
 		}
 		text := ev.Question.Text
 		if ev.Kind != "asked" {
 			text = fmt.Sprintf("%s: %s\n", ev.Question.ID, ev.Kind)
 		}
-		_, err := fmt.Fprintln(s.out, text)
+		_, err := fmt.Fprintln(s.out, printable(text))
 		return err
 	})
 }

@@ -147,8 +147,7 @@ func compileFile(name string, f sourceFlags) (*constitution.Compiled, time.Durat
 	c, err := constitution.Compile(
 		constitution.Source{Name: name, Text: text, Layer: f.layer},
 		constitution.Options{Granting: f.layer == "", Lists: lists})
-	var wrong *constitution.Errors
-	if errors.As(err, &wrong) {
+	if _, ok := errors.AsType[*constitution.Errors](err); ok {
 		return nil, 0, &exitError{code: codeFailed, err: err, hint: "docs/constitution.md has the sentences that are understood"}
 	}
 	return c, time.Since(began), err

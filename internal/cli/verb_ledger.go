@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
 	"ringfence/internal/ledger"
 	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/keychain"
@@ -74,6 +75,9 @@ func newLedgerShow(s *streams) *cobra.Command {
 			return with(c.Context(), connect, func(e *api.Client) error {
 				return sessionHint(e.LedgerEntries(c.Context(), q, func(raw json.RawMessage) error {
 					if s.json {
+						if s.out.onTerminal() {
+							raw = desk.EscapeJSON(raw) // the same value in other bytes
+						}
 						_, err := fmt.Fprintf(s.out, "%s\n", raw)
 						return err
 					}
@@ -81,7 +85,7 @@ func newLedgerShow(s *streams) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					_, err = io.WriteString(s.out, line)
+					_, err = io.WriteString(s.out, printable(line))
 					return err
 				}))
 			})

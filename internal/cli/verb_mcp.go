@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/config"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox/unboxed"
@@ -74,6 +77,9 @@ func openMediator(ctx context.Context, f mcpFlags, log *slog.Logger) (*mediator.
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.tighten(); err != nil {
+		return nil, nil, err
+	}
 	open, err := openRequest(f, boxes, servers)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +99,7 @@ func openMediator(ctx context.Context, f mcpFlags, log *slog.Logger) (*mediator.
 		return errors.Join(session.Close(ctx), client.Close())
 	}
 	for _, note := range session.Opened().Notes {
-		log.Warn(note)
+		log.WarnContext(ctx, note)
 	}
 	m, err := mediator.New(mediator.Options{
 		Decider: session, Starter: boxes, Servers: servers, Log: log, Version: version,
@@ -103,6 +109,23 @@ func openMediator(ctx context.Context, f mcpFlags, log *slog.Logger) (*mediator.
 		return nil, nil, errors.Join(err, done())
 	}
 	return m, done, nil
+}
+
+// tighten makes of the flags what the environment of this process, which the
+// engine does not see, says about asking.
+func (f *mcpFlags) tighten() error {
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return err
+	}
+	conf, _, err := config.Load(home)
+	if err != nil {
+		return &exitError{code: codeUsage, err: err}
+	}
+	if conf.AskNever {
+		f.ask = api.AskNever
+	}
+	return nil
 }
 
 func readServers(file string, log *slog.Logger) ([]mediator.Server, error) {
@@ -165,13 +188,26 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		if err != nil {
 			return r, err
 		}
+		shown := boxes.Shown(s, argv)
 		annotations := s.Ringfence.Annotations
 		if annotations == "" {
 			annotations = s.Ringfence.Builtin
 		}
-		r.Servers = append(r.Servers, api.ServerInfo{Name: s.Name, Argv: argv, Dir: boxes.Dir(s), Annotations: annotations})
+		r.Servers = append(r.Servers, api.ServerInfo{
+			Name: s.Name, Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations,
+		})
 	}
 	return r, nil
+}
+
+// launchOf identifies what is started, variables of the environment expanded,
+// without telling it.
+func launchOf(argv []string) string {
+	h := sha256.New()
+	for _, a := range argv {
+		h.Write(fmt.Appendf(nil, "%d:%s,", len(a), a))
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // sessionError gives an error of opening a session its exit status.

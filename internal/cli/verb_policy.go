@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -59,8 +58,6 @@ func newPolicyEval(s *streams) *cobra.Command {
 func evalLines(s *streams, e *daemon.Evaluator) error {
 	in := bufio.NewScanner(s.in)
 	in.Buffer(nil, maxCase)
-	out := json.NewEncoder(s.out)
-	out.SetEscapeHTML(false)
 	for n := 1; in.Scan(); n++ {
 		if strings.TrimSpace(in.Text()) == "" {
 			continue
@@ -69,8 +66,8 @@ func evalLines(s *streams, e *daemon.Evaluator) error {
 		if err != nil {
 			return &exitError{code: codeUsage, err: fmt.Errorf("standard input, line %d: %w", n, err)}
 		}
-		if err := out.Encode(r); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+		if err := s.line(r); err != nil {
+			return err
 		}
 	}
 	if err := in.Err(); err != nil {

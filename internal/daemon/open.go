@@ -14,6 +14,7 @@ import (
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
 	"ringfence/internal/gate/resolve"
+	"ringfence/internal/inspect"
 	"ringfence/internal/ledger"
 	"ringfence/internal/policy"
 	"ringfence/internal/session"
@@ -213,7 +214,7 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 			dir = workspace
 		}
 		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in)}
-		entry := serverEntry{Name: in.Name, Argv: in.Argv, Dir: dir, Box: boxReport(in.Report)}
+		entry := serverEntry{Name: in.Name, Argv: withoutSecrets(in.Argv), Dir: dir, Box: boxReport(in.Report)}
 		if a == nil {
 			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools --servers FILE %s`", in.Name, in.Name))
 		} else {
@@ -223,6 +224,17 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 		entries = append(entries, entry)
 	}
 	return servers, entries, notes, nil
+}
+
+// withoutSecrets is argv as the record may hold it: credentials that a person
+// wrote into it, known by their shape, are redacted.
+func withoutSecrets(argv []string) []string {
+	var in inspect.Inspector
+	out := make([]string, len(argv))
+	for i, a := range argv {
+		out[i] = string(in.Redact([]byte(a), in.Scan([]byte(a))))
+	}
+	return out
 }
 
 // ResumeSession gives the session to the connection of c.

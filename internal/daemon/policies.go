@@ -221,8 +221,8 @@ func runsPackage(argv []string, pkg string) bool {
 // launchHash identifies what is started as a server, for approvals.
 func launchHash(in api.ServerInfo) string {
 	h := sha256.New()
-	for _, a := range append([]string{in.Dir}, in.Argv...) {
-		fmt.Fprintf(h, "%d:%s,", len(a), a)
+	for _, a := range append([]string{in.Dir, in.Launch}, in.Argv...) {
+		h.Write(fmt.Appendf(nil, "%d:%s,", len(a), a))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

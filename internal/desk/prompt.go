@@ -45,7 +45,7 @@ func Prompt(ctx context.Context, in Terminal, out io.Writer, q Question) (Choice
 
 	want := challenge(in)
 	left := time.Until(q.Deadline).Round(time.Second)
-	if _, err := fmt.Fprintf(out, "\n%s\nType %q to allow. Anything else is a no, and so is silence for %s: ", Render(q), want, left); err != nil {
+	if _, err := fmt.Fprintf(out, "\n%s\nType %q to allow%s. Anything else is a no, and so is silence for %s: ", Render(q), want, allOf(q), left); err != nil {
 		return no, fmt.Errorf("asking on the terminal: %w", err)
 	}
 	if err := discard(in); err != nil {
@@ -59,6 +59,14 @@ func Prompt(ctx context.Context, in Terminal, out io.Writer, q Question) (Choice
 		return no, fmt.Errorf("asking on the terminal: %w", err)
 	}
 	return Choice{Yes: strings.TrimSpace(reply) == want, Mark: q.Mark}, nil
+}
+
+// allOf says what a yes is for, where that is more than one call.
+func allOf(q Question) string {
+	if q.Calls <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" all %d calls", q.Calls)
 }
 
 type discarder interface{ Discard() error }

@@ -42,7 +42,7 @@ func Render(q Question) string {
 		line("               %s", quorum(c))
 	}
 	if q.Calls > 1 {
-		line("  calls    %d identical calls wait; a yes covers these %d", q.Calls, q.Calls)
+		line("  calls    %d identical calls wait", q.Calls)
 	}
 	renderArgs(&b, q)
 	line("  until    %s; no answer by then is a no", q.Deadline.Format("15:04:05 MST"))

@@ -135,6 +135,12 @@ func JSON(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing JSON: %w", err)
 	}
+	return EscapeJSON(raw), nil
+}
+
+// EscapeJSON returns valid JSON without line feeds in which every character
+// without a shape of its own is escaped. Its value is that of raw.
+func EscapeJSON(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for len(raw) > 0 {
 		r, n := utf8.DecodeRune(raw)
@@ -149,5 +155,5 @@ func JSON(v any) ([]byte, error) {
 		}
 		raw = raw[n:]
 	}
-	return out, nil
+	return out
 }

@@ -238,3 +238,17 @@ func (b *bench) file(name string) {
 }
 
 func opened(t act.Ticket) session.Open { return session.Open{Ticket: t} }
+
+// noted keeps the names of the definitions that a person would review.
+type noted struct{ names []string }
+
+func (n *noted) See(_ string, shown []Definition) ([]PinStatus, error) {
+	for _, d := range shown {
+		n.names = append(n.names, d.Tool)
+	}
+	return make([]PinStatus, len(shown)), nil
+}
+
+func listRequest(list string) act.Request {
+	return act.Request{Verb: act.VerbList, Tool: "files", Args: []byte(list)}
+}

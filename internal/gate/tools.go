@@ -2,14 +2,11 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
@@ -35,8 +32,8 @@ type Tool struct {
 	Annotation *policy.ToolAnnotation // nil: un-annotated
 
 	server *Server
-	schema *jsonschema.Resolved
-	broken string // why the schema cannot be used; every call is refused
+	schema *schema // nil: the server gives none, which leaves checking to the annotation
+	broken string  // why the schema cannot be used; every call is refused
 }
 
 // maxTools bounds how many tools a server may list.
@@ -52,8 +49,8 @@ func (s *Server) learn(pins Pins, list []byte) error {
 		return fmt.Errorf("reading tools of %s: %d tools, more than %d", s.Name, len(defs), maxTools)
 	}
 	byName := map[string]*Tool{}
-	shown := make([]Definition, len(defs))
-	for i, def := range defs {
+	shown := make([]Definition, 0, len(defs))
+	for _, def := range defs {
 		t, trusted, err := s.tool(def.Raw)
 		if err != nil {
 			return fmt.Errorf("reading tools of %s: %w", s.Name, err)
@@ -62,7 +59,11 @@ func (s *Server) learn(pins Pins, list []byte) error {
 			return fmt.Errorf("reading tools of %s: %q is listed twice", s.Name, t.Name)
 		}
 		byName[t.Name] = t
-		shown[i] = Definition{Tool: t.Name, Hash: t.Pin, Raw: def.Raw, Trusted: trusted}
+		if !plainName(t.Name) {
+			t.Status = PinRejected // nobody is asked to look at a name that may hold anything
+			continue
+		}
+		shown = append(shown, Definition{Tool: t.Name, Hash: t.Pin, Raw: def.Raw, Trusted: trusted})
 	}
 	statuses, err := pins.See(s.Name, shown)
 	if err != nil {
@@ -90,6 +91,17 @@ func (s *Server) Repin(tool, hash string, status PinStatus) {
 	tools := maps.Clone(s.tools)
 	tools[tool] = &next
 	s.tools = tools
+}
+
+// plainName reports whether name is one of the protocol's, which can be printed,
+// typed and told apart: at most 128 of A-Z a-z 0-9 _ - and the full stop.
+func plainName(name string) bool {
+	for _, c := range []byte(name) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
 }
 
 // nameOf reads the name that every strict reader sees in a definition.
@@ -124,40 +136,6 @@ func (s *Server) tool(def []byte) (t *Tool, trusted bool, err error) {
 		t.broken = err.Error()
 	}
 	return t, trusted, nil
-}
-
-// schemaOf compiles the input schema of a definition; nil if it has none, which
-// leaves checking to the annotation. A schema refers to nothing outside itself.
-func schemaOf(def []byte) (*jsonschema.Resolved, error) {
-	at, found, err := strictjson.Find(def, "/inputSchema")
-	if !found {
-		return nil, err
-	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(at.Raw, &schema); err != nil {
-		return nil, err
-	}
-	return schema.Resolve(nil)
-}
-
-// check holds args against the pinned schema. Numbers are judged as doubles: an
-// exact reading of 1e999999999 would not end, and one that no double holds is
-// refused.
-func (t *Tool) check(args []byte) error {
-	if t.broken != "" {
-		return fmt.Errorf("the schema that the server gives for them cannot be used: %s", t.broken)
-	}
-	if err := strictjson.Check(args); err != nil {
-		return err
-	}
-	var v map[string]any
-	if err := json.Unmarshal(args, &v); err != nil || v == nil {
-		return errors.New("arguments are one JSON object, with numbers that a double holds")
-	}
-	if t.schema == nil {
-		return nil
-	}
-	return t.schema.Validate(v)
 }
 
 // findTool finds the tool that d calls, and refuses one that may not be called.

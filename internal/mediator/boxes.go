@@ -78,6 +78,22 @@ func (b Boxes) Argv(s Server) ([]string, error) {
 	return append([]string{program}, s.Args...), nil
 }
 
+// Shown returns argv, which is Argv(s), as it may be told and recorded: what comes
+// from variables of the environment, where people keep secrets, as it is written.
+func (b Boxes) Shown(s Server, argv []string) []string {
+	shown := slices.Clone(argv)
+	if s.Ringfence.Builtin != "" {
+		return shown
+	}
+	if strings.Contains(s.Written.Command, "${") {
+		shown[0] = s.Written.Command
+	}
+	if s.Written.Args != nil {
+		copy(shown[1:], s.Written.Args)
+	}
+	return shown
+}
+
 // Dir returns the working directory of s.
 func (b Boxes) Dir(s Server) string {
 	if s.Cwd == "" {

@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,14 @@ type Server struct {
 	Env       map[string]string // what the server gets beside the box's own
 	Cwd       string            // as written; "" leaves it to the Starter
 	Ringfence Settings
+	Written   Written
+}
+
+// Written is what an entry says before variables were expanded; zero in a Server
+// that comes from no file.
+type Written struct {
+	Command string
+	Args    []string
 }
 
 // Settings is the member "ringfence" of an entry, which only we read. The zero
@@ -151,7 +160,7 @@ func (r *serversReader) members(s span, what string) ([]strictjson.Member, error
 
 // strict places an error of package strictjson in the file.
 func (r *serversReader) strict(start int, err error) error {
-	if e, ok := err.(*strictjson.Error); ok {
+	if e, ok := errors.AsType[*strictjson.Error](err); ok {
 		text := e.Err.Error()
 		if e.Detail != "" {
 			text += ": " + e.Detail
@@ -196,9 +205,13 @@ func (r *serversReader) entry(e strictjson.Member) (Server, bool, error) {
 func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
 	switch m.Name {
 	case "command":
-		s.Command, err = r.expanded(m)
+		if s.Command, err = r.expanded(m); err == nil {
+			s.Written.Command, err = r.text(m)
+		}
 	case "args":
-		s.Args, err = r.list(m, r.expanded)
+		if s.Args, err = r.list(m, r.expanded); err == nil {
+			s.Written.Args, err = r.list(m, r.text)
+		}
 	case "env":
 		s.Env, err = r.env(m)
 	case "cwd":

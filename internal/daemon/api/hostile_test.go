@@ -115,7 +115,7 @@ func TestSilentConnections(t *testing.T) {
 				t.Errorf("after %q: %v in %v", said, err, time.Since(begin))
 			}
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		if _, err := c.Status(t.Context()); err != nil {
 			t.Errorf("after an hour of silence: %v", err)
 		}

@@ -40,10 +40,13 @@ type OpenRequest struct {
 
 // A ServerInfo describes one server that the client runs for a session.
 type ServerInfo struct {
-	Name        string   `json:"name"`
-	Argv        []string `json:"argv"`
-	Dir         string   `json:"dir,omitempty"`         // its working directory, absolute
-	Annotations string   `json:"annotations,omitempty"` // name of the annotation, "" to choose by Argv
+	Name string   `json:"name"`
+	Argv []string `json:"argv"` // as it is recorded: variables of the environment not expanded
+	// Launch identifies what is really started: a hash of argv with variables
+	// expanded. "" if Argv is that.
+	Launch      string `json:"launch,omitempty"`
+	Dir         string `json:"dir,omitempty"`         // its working directory, absolute
+	Annotations string `json:"annotations,omitempty"` // name of the annotation, "" to choose by Argv
 	// Report is what the launcher reports of the box it is in, nil for none.
 	Report json.RawMessage `json:"report,omitempty"`
 }
