@@ -166,7 +166,7 @@ func (p *parser) oneVerb(git, later bool) (verbUse, bool) {
 		if _, ok := gitOps[op]; ok {
 			v.sense, v.op = op, op
 			p.i++
-			return v, p.flags(&v, t)
+			return v, p.flags(&v)
 		}
 		if op == "force-push" || op == "rewrite" || op == "amend" {
 			v.sense = op
@@ -240,7 +240,7 @@ func (p *parser) gitAhead() bool {
 
 // flags reads the flags of an operation of git that change what it does:
 // "push --force", "reset --hard".
-func (p *parser) flags(v *verbUse, op token) bool {
+func (p *parser) flags(v *verbUse) bool {
 	t := p.peek()
 	if !strings.HasPrefix(t.text, "-") || t.kind != atom {
 		return true

@@ -1,6 +1,7 @@
 package constitution
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -194,10 +195,7 @@ func (c *compiler) definition(toks []token) bool {
 	l := c.opts.Lists[name]
 	l.Members = append(slices.Clone(l.Members), members...)
 	l.From = "constitution"
-	lists := map[string]policy.List{}
-	for k, v := range c.opts.Lists {
-		lists[k] = v
-	}
+	lists := maps.Clone(c.opts.Lists)
 	lists[name] = l
 	c.opts.Lists = lists
 	return true

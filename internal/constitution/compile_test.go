@@ -68,8 +68,7 @@ func compileArchive(a *txtar.Archive, name string) (src string, got map[string]s
 	}
 	c, err := Compile(s, o)
 	got = map[string]string{}
-	var bad *Errors
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*Errors](err); ok {
 		got["clauses"], got["findings"] = "", findingLines(bad.Findings)
 		return s.Name, got
 	}

@@ -50,7 +50,7 @@ type Finding struct {
 }
 
 // An Errors is everything that is wrong with a constitution, by line.
-type Errors struct {
+type Errors struct { //nolint:errname // it is all errors of a document
 	Name     string // of the source
 	Findings []Finding
 }
@@ -152,6 +152,9 @@ func Compile(src Source, opts Options) (*Compiled, error) {
 	}
 	c.lists(out)
 	c.lint(out)
+	if err := c.errors(); err != nil {
+		return nil, err
+	}
 	out.Scenarios = scenarios(out)
 	out.Findings = c.sorted()
 	if err := verify(out); err != nil {

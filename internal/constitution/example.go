@@ -1,6 +1,7 @@
 package constitution
 
 import (
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -66,9 +67,9 @@ func (x *examples) base() Scenario {
 
 // satisfy makes all of conditions hold in s but the one with the index fails.
 func satisfy(s *Scenario, conditions []policy.Condition, fails int) {
-	args := map[string]any{}
-	for k, v := range s.Args {
-		args[k] = v
+	args := maps.Clone(s.Args)
+	if args == nil {
+		args = map[string]any{}
 	}
 	hours := false
 	for i, w := range conditions {
@@ -88,9 +89,9 @@ func satisfy(s *Scenario, conditions []policy.Condition, fails int) {
 	if len(args) > 0 {
 		s.Args = args
 	}
-	midnight := s.Now.Truncate(24 * time.Hour)
-	for h := time.Duration(0); hours && h < 24; h++ {
-		q := &question{now: midnight.Add(h * time.Hour)}
+	day := s.Now.UTC()
+	for h := 0; hours && h < 24; h++ {
+		q := &question{now: time.Date(day.Year(), day.Month(), day.Day(), h, 0, 0, 0, time.UTC)}
 		right := true
 		for i, w := range conditions {
 			right = right && (w.Fact != policy.FactHour || holds(w, q, false) == (i != fails))
@@ -323,8 +324,8 @@ func (x *examples) around(p policy.Pattern) []sample {
 		l := x.lists[strings.TrimPrefix(p.List, "@")]
 		var all []sample
 		for _, m := range slices.Concat(l.Members, l.Added) {
-			if len(all) < 8 && !slices.Contains(l.Removed, m) {
-				all = append(all, x.around(memberPattern(m, p.Type))...)
+			if pat, problem := memberPattern(m, p.Type); problem == "" && len(all) < 8 && !slices.Contains(l.Removed, m) {
+				all = append(all, x.around(pat)...)
 			}
 		}
 		return append(all, openSamples(p.Type)...)
@@ -336,11 +337,12 @@ func (x *examples) around(p policy.Pattern) []sample {
 		return aroundHost(p)
 	case act.Package:
 		return aroundPackage(p)
+	default:
+		if p.Exact == "" {
+			return openSamples(p.Type)
+		}
+		return []sample{{"the same", strings.Replace(p.Exact, "*", "something", 1)}, {"another", p.Exact + "-other"}}
 	}
-	if p.Exact == "" {
-		return openSamples(p.Type)
-	}
-	return []sample{{"the same", strings.Replace(p.Exact, "*", "something", 1)}, {"another", p.Exact + "-other"}}
 }
 
 func aroundPath(p policy.Pattern) []sample {
@@ -350,8 +352,9 @@ func aroundPath(p policy.Pattern) []sample {
 			return "repo:" + s
 		case act.Command:
 			return `["` + s + `","x"]`
+		default:
+			return s
 		}
-		return s
 	}
 	named := strings.ReplaceAll(p.Name, "*", "x")
 	switch {
@@ -383,6 +386,7 @@ func aroundHost(p policy.Pattern) []sample {
 			if rest == "/" {
 				rest = "/a/b"
 			}
+		default:
 		}
 		return sample{what, "https://" + host + rest}
 	}

@@ -18,7 +18,6 @@ type statement struct {
 	places   []mod      // the same
 	frontWho []string   // the same
 	quorum   quorum
-	always   bool     // "always needs approval": asked even where something else allows
 	only     bool     // "may only …"
 	readOnly bool     // "is read-only"
 	last     []object // what the statement before was about, in the same sentence
@@ -234,7 +233,7 @@ func (p *parser) forWhom(s *statement) bool {
 	return true
 }
 
-// askFirst reads "Before pushing, ask me."
+// askFirst reads "before pushing, ask me".
 func (p *parser) askFirst(s *statement) bool {
 	start := p.i
 	if !p.accept("before") {
@@ -285,8 +284,12 @@ func (p *parser) active(s *statement) bool {
 		modality policy.Modality
 	}
 	frames := []frame{
-		{freeFrames, policy.May}, {askFrames, policy.MustAsk}, {onlyFrames, policy.May}, {neverFrames, policy.MustNever},
-		{mayFrames, policy.May}, {needFrames, policy.MayWithApproval},
+		{freeFrames, policy.May},
+		{askFrames, policy.MustAsk},
+		{onlyFrames, policy.May},
+		{neverFrames, policy.MustNever},
+		{mayFrames, policy.May},
+		{needFrames, policy.MayWithApproval},
 	}
 	if !subject && p.accept("only") {
 		if who, _, ok := p.subject(); ok && len(who) > 0 {
@@ -378,9 +381,13 @@ func (p *parser) predicate(s *statement) bool {
 			continue
 		}
 		for _, f := range []predicateFrame{
-			{neverPredicates, policy.MustNever, false}, {askPredicates, policy.MustAsk, false}, {mayPredicates, policy.May, false},
-			{needPredicates, policy.MayWithApproval, false}, {readOnlyPredicates, policy.MustNever, false},
-			{limitPredicates, policy.May, true}, {onlyPredicates, policy.May, false},
+			{neverPredicates, policy.MustNever, false},
+			{askPredicates, policy.MustAsk, false},
+			{mayPredicates, policy.May, false},
+			{needPredicates, policy.MayWithApproval, false},
+			{readOnlyPredicates, policy.MustNever, false},
+			{limitPredicates, policy.May, true},
+			{onlyPredicates, policy.May, false},
 		} {
 			p.i = j
 			var q quorum

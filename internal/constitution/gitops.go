@@ -168,7 +168,7 @@ func (g *grounder) operation(v verbUse, o *object) []deed {
 
 // tools returns what "the tools memory.* and everything.echo" means: every
 // effect of these tools.
-func (g *grounder) tools(v verbUse, o *object) []deed {
+func (g *grounder) tools(o *object) []deed {
 	names := g.toolNames(o)
 	if len(names) == 0 && len(o.mods) == 1 && !o.mods[0].not { // "the tools of the github server"
 		for i := range o.mods[0].objects {

@@ -258,7 +258,7 @@ func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 		g.fail(o.at, "name them, or say \"destructive operations\"", "what is %q about %s cannot be told", g.text(o.at, o.end), manyOf(class))
 		return nil
 	case class == "tool":
-		return g.tools(v, o)
+		return g.tools(o)
 	case v.sense == "fetch" && class == "-" && slices.ContainsFunc(a.verbs, func(u verbUse) bool { return contains(" pull push clone commit merge ", u.sense) }):
 		return []deed{{kinds: []act.Kind{act.GitFetch}}} // "pull and fetch"
 	case (v.op != "" || v.sense == "amend") && slices.Contains(o.quals, "published"):

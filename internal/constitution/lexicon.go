@@ -100,7 +100,7 @@ func (l *lexicon) collect() {
 		seen[w] = true
 	}
 	for _, table := range []string{branchWords, registryWords, determiners, grammarWords} {
-		for _, w := range strings.Fields(table) {
+		for w := range strings.FieldsSeq(table) {
 			seen[w] = true
 		}
 	}

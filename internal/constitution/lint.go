@@ -1,28 +1,30 @@
 package constitution
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
+	"ringfence/internal/act"
 	"ringfence/internal/policy"
 )
 
 // lists puts the lists that the clauses name into out, and reports those that do
-// not exist.
+// not exist, and members that cannot be what the clauses are about.
 func (c *compiler) lists(out *Compiled) {
-	seen := map[string]bool{}
+	used := map[string][]act.ResourceType{}
+	first := map[string]*policy.Clause{}
+	var order []string
 	note := func(cl *policy.Clause, on []policy.Pattern) {
 		for _, p := range on {
 			name := strings.TrimPrefix(p.List, "@")
-			if name == "" || seen[name] {
+			if name == "" {
 				continue
 			}
-			seen[name] = true
-			if l, ok := c.opts.Lists[name]; ok {
-				out.Lists[name] = l
-				continue
+			if first[name] == nil {
+				first[name], order = cl, append(order, name)
 			}
-			f := c.report(Warning, c.offset(cl), cl.ID, "there is no list %s: it matches nothing", p.List)
-			f.Suggestion = nearest(name, keys(c.opts.Lists))
+			used[name] = union(used[name], []act.ResourceType{p.Type})
 		}
 	}
 	for i := range out.Clauses {
@@ -32,14 +34,28 @@ func (c *compiler) lists(out *Compiled) {
 			note(cl, e.On)
 		}
 	}
+	for _, name := range order {
+		c.list(out, name, first[name], used[name])
+	}
 }
 
-func keys(lists map[string]policy.List) []string {
-	var all []string
-	for k := range lists {
-		all = append(all, k)
+// list checks one list, which clauses use for resources of the given types.
+func (c *compiler) list(out *Compiled, name string, cl *policy.Clause, types []act.ResourceType) {
+	l, ok := c.opts.Lists[name]
+	if !ok {
+		f := c.report(Warning, c.offset(cl), cl.ID, "there is no list @%s: it matches nothing", name)
+		f.Suggestion = nearest(name, slices.Sorted(maps.Keys(c.opts.Lists)))
+		return
 	}
-	return all
+	out.Lists[name] = l
+	for _, m := range slices.Concat(l.Members, l.Added) {
+		if !slices.Contains(l.Removed, m) && !slices.ContainsFunc(types, func(t act.ResourceType) bool {
+			_, problem := memberPattern(m, t)
+			return problem == ""
+		}) {
+			c.report(Failure, c.offset(cl), cl.ID, "the list @%s holds %q, which is none of the %s it is used for", name, clip(m), typeNoun(types[0]))
+		}
+	}
 }
 
 func (c *compiler) offset(cl *policy.Clause) int { return c.lines[cl.Line-1] + cl.Column - 1 }
@@ -50,10 +66,7 @@ func (c *compiler) lint(out *Compiled) {
 	for i := range out.Clauses {
 		byID[out.Clauses[i].ID] = &out.Clauses[i]
 	}
-	o := policy.LintOptions{Lower: !out.Granting, Tools: c.opts.Tools}
-	for name := range c.opts.Lists {
-		o.Lists = append(o.Lists, name)
-	}
+	o := policy.LintOptions{Lower: !out.Granting, Tools: c.opts.Tools, Lists: slices.Sorted(maps.Keys(c.opts.Lists))}
 	for _, f := range policy.Lint(out.Clauses, o) {
 		if f.Kind == "missing-list" {
 			continue

@@ -242,7 +242,7 @@ func (p *parser) grouping(o *object) bool {
 // Examples ("e.g. …") are read and say nothing.
 func (p *parser) parenthesis(o *object) {
 	start := p.i
-	example := false
+	var example bool
 	switch {
 	case p.accept("("):
 		example = p.accept("e.g.", "like") || p.match(parsePhrase("for example|instance"), nil) || p.match(parsePhrase("such as"), nil)

@@ -1,6 +1,8 @@
 package constitution
 
 import (
+	"slices"
+
 	"ringfence/internal/act"
 )
 
@@ -8,7 +10,6 @@ import (
 type object struct {
 	at, end int    // tokens
 	class   string // of the noun, see [nounWords]; "" when only names are given
-	verb    string // the sense of the verb, for nouns that are named by what is done ("web access")
 	rest    bool   // "any other …"
 	quals   []string
 	whose   string    // "my", "those": which are meant is not said
@@ -22,7 +23,7 @@ type object struct {
 	root    string // "${workspace}" when the noun is the place itself
 }
 
-// A name is an explicit resource: a path, host, tool, branch, pattern …
+// A name is an explicit resource: a path, host, tool, branch or pattern.
 type name struct {
 	tok   token
 	text  string // the pattern: "*.pem" for "files ending in .pem"
@@ -239,12 +240,8 @@ func isMethod(s string) bool { return contains(" GET HEAD POST PUT PATCH DELETE 
 // "npm and pypi packages".
 func (p *parser) jointBefore(classes ...string) {
 	start := p.i
-	t := p.peek()
 	if p.joint() && (contains(registryWords, p.peek().low) || words().languages[p.peek().low] != nil) && p.nounFollows(classes...) {
 		return
-	}
-	if t = p.peek(); t.low == "" {
-		p.miss(p.i)
 	}
 	p.i = start
 }
@@ -262,10 +259,8 @@ func (p *parser) nounFollows(classes ...string) bool {
 	for n := 1; n < 4; n++ {
 		t := p.peekAt(n)
 		class := words().nouns[t.low]
-		for _, c := range classes {
-			if class == c {
-				return true
-			}
+		if slices.Contains(classes, class) {
+			return true
 		}
 		if _, ok := qualWords[t.low]; !ok && !t.is("and") && !t.is("or") && !t.is(",") && words().languages[t.low] == nil && !contains(registryWords, t.low) {
 			return false
@@ -281,7 +276,7 @@ func (p *parser) noun(o *object, verb string) {
 	class, ok := words().nouns[t.low]
 	if !ok || t.group != 0 {
 		if len(o.names) == 0 && len(o.either) == 0 {
-			p.place(o, verb)
+			p.place(o)
 		}
 		return
 	}
@@ -311,7 +306,7 @@ var placeNouns = map[string]string{
 }
 
 // place reads nouns that are places themselves.
-func (p *parser) place(o *object, verb string) {
+func (p *parser) place(o *object) {
 	t := p.peek()
 	root, ok := placeNouns[t.low]
 	if !ok || t.group != 0 {
@@ -321,11 +316,3 @@ func (p *parser) place(o *object, verb string) {
 	p.i++
 	p.accept("folder", "directory", "root", "tree")
 }
-
-var named = table(`
-named
-`)
-
-var ending = table(`
-ending
-`)

@@ -227,8 +227,8 @@ func (o *oracle) listed(p policy.Pattern, r act.Resource, absent bool) bool {
 	if !ok {
 		l := o.lists[strings.TrimPrefix(p.List, "@")]
 		for _, m := range slices.Concat(l.Members, l.Added) {
-			if !slices.Contains(l.Removed, m) {
-				members = append(members, memberPattern(m, p.Type))
+			if pat, problem := memberPattern(m, p.Type); problem == "" && !slices.Contains(l.Removed, m) {
+				members = append(members, pat)
 			}
 		}
 		o.members[key] = members
@@ -236,19 +236,23 @@ func (o *oracle) listed(p policy.Pattern, r act.Resource, absent bool) bool {
 	return slices.ContainsFunc(members, func(m policy.Pattern) bool { return o.pattern(m, r, absent) })
 }
 
-// memberPattern is the pattern that a member of a list stands for.
-func memberPattern(m string, t act.ResourceType) policy.Pattern {
+// memberPattern is the pattern that a member of a list stands for where the list
+// is about resources of type t, or why it cannot be about them.
+func memberPattern(m string, t act.ResourceType) (pat policy.Pattern, problem string) {
 	n := name{text: m, tok: token{kind: atom}}
-	var pat policy.Pattern
-	problem := ""
 	switch t {
 	case act.Path, act.Repo:
-		pat, problem = pathPattern(n, true)
+		if pat, problem = pathPattern(n, true); problem == "" && (pat.Name != "" || pat.Beneath == "" || !looksPath(m) || strings.HasPrefix(m, ".")) {
+			problem = "is not a whole path"
+		}
 		pat.Type = t
 	case act.Host, act.URL, act.Recipient:
 		pat, problem = hostPattern(n, t)
 	case act.Remote:
 		pat, problem = remotePattern(n, "")
+		if pat.Ref != "" {
+			problem = "is not a place on a host"
+		}
 	case act.Command:
 		pat, problem = commandPattern(n, "")
 	case act.Package:
@@ -256,10 +260,7 @@ func memberPattern(m string, t act.ResourceType) policy.Pattern {
 	default:
 		pat = policy.Pattern{Type: t, Exact: m}
 	}
-	if problem != "" {
-		return policy.Pattern{Type: t, Exact: m}
-	}
-	return pat
+	return pat, problem
 }
 
 // scenarioBinding is what the symbolic roots are bound to in scenarios.
@@ -286,8 +287,9 @@ func pathOfResource(r act.Resource) string {
 		// Commands of scenarios are made here, and have no escapes in the program.
 		program, _, _ := strings.Cut(strings.TrimPrefix(r.Text, `["`), `"`)
 		return program
+	default:
+		return r.Text
 	}
-	return r.Text
 }
 
 // glob matches s with a pattern in which * stands for any run of characters.
@@ -336,8 +338,9 @@ func hostOf(r act.Resource) string {
 		return host
 	case act.Recipient:
 		return s[strings.LastIndexByte(s, '@')+1:]
+	default:
+		return ""
 	}
-	return ""
 }
 
 func cutPort(hostPort string) (host, port string) {

@@ -44,8 +44,6 @@ type miss struct {
 	hint string
 }
 
-func (m *miss) Error() string { return m.why }
-
 func (p *parser) more() bool { return p.i < len(p.toks) }
 
 func (p *parser) peek() token { return p.peekAt(0) }
@@ -73,8 +71,8 @@ func (p *parser) wrong(i int, hint, format string, args ...any) bool {
 	return false
 }
 
-// err returns what was noted, as an error.
-func (p *parser) err() error {
+// err returns what was noted.
+func (p *parser) err() *miss {
 	i := p.far
 	if p.why != "" {
 		i = p.bad

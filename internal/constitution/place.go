@@ -20,12 +20,12 @@ func (p *parser) mod(verb string, nesting int) (mod, bool) {
 	if t.group != 0 {
 		return m, false
 	}
-	switch {
-	case t.low == "elsewhere":
+	switch t.low {
+	case "elsewhere":
 		p.i++
 		m.rest, m.prep, m.end = true, "in", p.i
 		return m, true
-	case t.low == "anywhere", t.low == "everywhere":
+	case "anywhere", "everywhere":
 		p.i++
 		m.prep, m.end = "in", p.i
 		if next := p.peek(); next.low == "outside" || !contains(prepositions, next.low) {
@@ -94,7 +94,7 @@ func (p *parser) target(m *mod, verb string, nesting int) (object, bool) {
 	if t.kind == atom || t.group != 0 { // "the ./vendor folder"
 		if next := words().nouns[p.peekAt(1).low]; next == "folder" || next == "site" || next == "repo" {
 			p.i += 2
-			return p.rest1(object{at: start, class: next, names: []name{{tok: t, text: t.text}}}), true
+			return p.finishTarget(object{at: start, class: next, names: []name{{tok: t, text: t.text}}}), true
 		}
 	}
 	if t.kind == word && t.group == 0 && words().nouns[p.peekAt(1).low] == "folder" && !known(t.low) && qualWords[t.low] == "" && placeNouns[t.low] == "" && !contains(grammarWords, t.low) {
@@ -105,13 +105,13 @@ func (p *parser) target(m *mod, verb string, nesting int) (object, bool) {
 	}
 	if words().nouns[t.low] == "repo" && t.group == 0 && !p.isName(p.peekAt(1), verb, "repo") {
 		p.i++
-		return p.rest1(object{at: start, class: "folder", root: "${workspace}"}), true
+		return p.finishTarget(object{at: start, class: "folder", root: "${workspace}"}), true
 	}
 	p.i = start
 	return p.object(verb, nesting+1)
 }
 
-func (p *parser) rest1(o object) object {
+func (p *parser) finishTarget(o object) object {
 	p.relative(&o)
 	if o.class == "repo" && len(o.names) > 0 {
 		o.class = "folder"

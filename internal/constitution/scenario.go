@@ -41,7 +41,7 @@ var scenarioTime = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 func scenarios(c *Compiled) []Scenario {
 	o := &oracle{clauses: c.Clauses, lists: c.Lists, granting: c.Granting, members: map[policy.Pattern][]policy.Pattern{}}
 	each := max(1, min(40, maxScenarios/max(1, len(c.Clauses))))
-	all := invariants(c.Granting)
+	all := invariants()
 	seen := map[string]bool{}
 	for i := range c.Clauses {
 		cl := &c.Clauses[i]
@@ -51,7 +51,7 @@ func scenarios(c *Compiled) []Scenario {
 		x := &examples{clause: cl, lists: c.Lists, limit: each, seen: seen}
 		x.make()
 		for n, s := range x.out {
-			if host, _ := cutPort(hostOf(s.Effects[0].Resource)); c.Source.Layer != "" && private(host) && strings.Contains(host, ".") && !isAddress(host) {
+			if host, _ := cutPort(hostOf(s.Effects[0].Resource)); c.Source.Layer != "" && private(host) && host != "localhost" && !isAddress(host) {
 				continue // no layer above could grant it without naming it
 			}
 			s.ID = fmt.Sprintf("%s.%d", cl.ID, x.from+n+1)
@@ -76,7 +76,7 @@ func (s *Scenario) question() *question {
 }
 
 // invariants are cases that hold whatever a constitution says.
-func invariants(granting bool) []Scenario {
+func invariants() []Scenario {
 	var all []Scenario
 	add := func(what, verdict string, k act.Kind, text, class string) {
 		s := Scenario{ID: fmt.Sprintf("invariant.%d", len(all)+1), Case: what, Principal: "nobody/nothing", Now: scenarioTime, Verdict: verdict}

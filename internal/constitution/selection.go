@@ -205,11 +205,12 @@ func (g *grounder) namePattern(n name, t act.ResourceType, class string) (policy
 		return remotePattern(n, class)
 	case act.Package:
 		return packagePattern(n)
+	default:
+		if n.tok.kind == list {
+			return policy.Pattern{Type: t, List: n.text}, ""
+		}
+		return policy.Pattern{Type: t, Exact: n.text}, ""
 	}
-	if n.tok.kind == list {
-		return policy.Pattern{Type: t, List: n.text}, ""
-	}
-	return policy.Pattern{Type: t, Exact: n.text}, ""
 }
 
 // pathOf reads a name of a file; a bare name in a permission is that file in
@@ -352,8 +353,13 @@ func meet(p, q policy.Pattern) (policy.Pattern, bool) {
 		return p, false
 	}
 	for _, f := range []struct{ a, b *string }{
-		{&p.Exact, &q.Exact}, {&p.Beneath, &q.Beneath}, {&p.Name, &q.Name}, {&p.Site, &q.Site}, {&p.Prefix, &q.Prefix},
-		{&p.Ref, &q.Ref}, {&p.Package, &q.Package},
+		{&p.Exact, &q.Exact},
+		{&p.Beneath, &q.Beneath},
+		{&p.Name, &q.Name},
+		{&p.Site, &q.Site},
+		{&p.Prefix, &q.Prefix},
+		{&p.Ref, &q.Ref},
+		{&p.Package, &q.Package},
 	} {
 		if *f.a != "" && *f.b != "" {
 			return p, false

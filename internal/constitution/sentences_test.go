@@ -61,8 +61,7 @@ func TestSentences(t *testing.T) {
 // outcome returns what a sentence becomes, a line for each clause or error.
 func outcome(sentence string) []string {
 	c, err := Compile(Source{Text: []byte(sentence)}, Options{Granting: true})
-	var bad *Errors
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*Errors](err); ok {
 		var all []string
 		for _, f := range bad.Findings {
 			s := fmt.Sprintf("error %d: %s", f.Column, f.Message)

@@ -25,7 +25,7 @@ func (p *parser) limit(c *conditions) bool {
 		return ok
 	}
 	most := p.accept("at-most", "max", "maximum")
-	n := int64(0)
+	var n int64
 	switch t := p.peek(); {
 	case t.kind == number && most || t.kind == number && (p.peekAt(1).is("times") || p.peekAt(1).is("per")):
 		n = t.n

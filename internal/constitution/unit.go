@@ -151,7 +151,7 @@ func (c *compiler) read(u unit, toks, intro []token, above policy.Modality) *mis
 	alone, m := c.statements(toks, above)
 	if len(intro) == 0 || m == nil && !u.first {
 		if m == nil {
-			c.add(alone, u, toks, nil)
+			c.add(alone, toks, nil)
 		}
 		return m
 	}
@@ -159,7 +159,7 @@ func (c *compiler) read(u unit, toks, intro []token, above policy.Modality) *mis
 	together, first := c.statements(whole, above)
 	switch {
 	case first == nil:
-		c.add(together, u, toks, intro)
+		c.add(together, toks, intro)
 		return nil
 	case m == nil && hasFrame(intro):
 		c.fail(toks[0].at, "", "the sentence says for itself what holds, and so does %q above it: move it out of the list", textOf(intro))
@@ -271,7 +271,7 @@ func (c *compiler) statements(toks []token, above policy.Modality) ([]statement,
 	if ok {
 		return []statement{s}, nil
 	}
-	first := p.err().(*miss)
+	first := p.err()
 	for i := 1; i < len(toks)-1; i++ {
 		if !splitsAt(toks, i) {
 			continue
@@ -281,7 +281,7 @@ func (c *compiler) statements(toks []token, above policy.Modality) ([]statement,
 		if !ok {
 			continue
 		}
-		rest, m := c.more(toks[i:], above, &s)
+		rest, m := c.more(toks[i:], &s)
 		if m == nil && len(rest) < maxParts {
 			return append([]statement{s}, rest...), nil
 		}
@@ -300,7 +300,7 @@ func splitsAt(toks []token, i int) bool {
 }
 
 // more reads the statements after the first one of a sentence.
-func (c *compiler) more(toks []token, above policy.Modality, before *statement) ([]statement, *miss) {
+func (c *compiler) more(toks []token, before *statement) ([]statement, *miss) {
 	i := 0
 	for i < len(toks) && (toks[i].kind == punct || contains(" and but or however so then ", toks[i].low)) && toks[i].group == 0 {
 		i++
@@ -328,7 +328,7 @@ func startsWithSubject(toks []token) bool {
 }
 
 // add turns statements into drafts.
-func (c *compiler) add(statements []statement, u unit, toks, intro []token) {
+func (c *compiler) add(statements []statement, toks, intro []token) {
 	for i := range statements {
 		s := &statements[i]
 		if m := c.apart(s); m != nil {
