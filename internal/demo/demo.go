@@ -185,15 +185,15 @@ func (s *stage) converse(ctx context.Context, m *mediator.Mediator) error {
 
 // answer says yes or no to what the agent's calls need a person for.
 func (s *stage) answer(ctx context.Context, client *api.Client) error {
-	person := s.o.Person
-	if person == nil {
-		person = func(_ context.Context, q api.Question) (bool, error) { return scripted(q), nil }
-	}
 	return client.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
 		if ev.Kind != "asked" {
 			return nil
 		}
-		yes, err := person(ctx, ev.Question)
+		var err error
+		yes := scripted(ev.Question)
+		if s.o.Person != nil {
+			yes, err = s.o.Person(ctx, ev.Question)
+		}
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,10 @@ func TestSecretsNowhereInTheRecord(t *testing.T) {
 		many.Direct = append(many.Direct, direct(act.Read, fmt.Sprintf("/ghp_16C7e42F292c6912E7710c838347Ae%06d", i)).Direct...)
 	}
 	for _, r := range []act.Request{
-		read(token), many, {Verb: act.VerbCall, Tool: "files." + token, Args: []byte(`{}`)},
-		{Verb: act.VerbCall, Tool: "files.read", Args: []byte(`{"path":{"` + token + `":1}}`)}, direct(act.Read, "/"+token),
+		read(token), many,
+		{Verb: act.VerbCall, Tool: "files." + token, Args: []byte(`{}`)},
+		{Verb: act.VerbCall, Tool: "files.read", Args: []byte(`{"path":{"` + token + `":1}}`)},
+		direct(act.Read, "/"+token),
 	} {
 		b := newBench(t, deny).list()
 		b.decide(r)

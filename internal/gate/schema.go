@@ -104,13 +104,25 @@ type keyword struct {
 
 // keywords are all that apply schemas. What else a schema says is no schema.
 var keywords = []keyword{
-	{"allOf", false, ""}, {"anyOf", false, ""}, {"oneOf", false, ""}, {"not", false, ""},
-	{"if", false, ""}, {"then", false, ""}, {"else", false, ""},
-	{"dependentSchemas", true, ""}, {"dependencies", true, ""}, {"propertyNames", false, anyMember},
-	{"properties", true, "."}, {"patternProperties", true, anyMember},
-	{"additionalProperties", false, anyMember}, {"unevaluatedProperties", false, anyMember},
-	{"prefixItems", false, anyElement}, {"items", false, anyElement}, {"additionalItems", false, anyElement},
-	{"contains", false, anyElement}, {"unevaluatedItems", false, anyElement},
+	{"allOf", false, ""},
+	{"anyOf", false, ""},
+	{"oneOf", false, ""},
+	{"not", false, ""},
+	{"if", false, ""},
+	{"then", false, ""},
+	{"else", false, ""},
+	{"dependentSchemas", true, ""},
+	{"dependencies", true, ""},
+	{"propertyNames", false, anyMember},
+	{"properties", true, "."},
+	{"patternProperties", true, anyMember},
+	{"additionalProperties", false, anyMember},
+	{"unevaluatedProperties", false, anyMember},
+	{"prefixItems", false, anyElement},
+	{"items", false, anyElement},
+	{"additionalItems", false, anyElement},
+	{"contains", false, anyElement},
+	{"unevaluatedItems", false, anyElement},
 }
 
 // misleading are keywords by which the target of a reference depends on more than

@@ -193,7 +193,7 @@ func (s *server) start(old *link, pause time.Duration) (*link, error) {
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.err.String()
 		l.stop(s.o.StopGrace)
-		log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.Any("err", err), slog.String("stderr", orElse(l.err.String(), tail)))
+		log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.String("stderr", orElse(l.err.String(), tail)))
 		return nil, err
 	}
 	return l, nil

@@ -35,7 +35,7 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	l.stop(o.StopGrace)
 	if err != nil {
 		o.Log.WarnContext(ctx, "server did not list its tools",
-			slog.String("server", s.Name), slog.Any("err", err), slog.String("stderr", l.err.String()))
+			slog.String("server", s.Name), slog.String("stderr", l.err.String()))
 		return nil, p.Report, fmt.Errorf("asking server %s for its tools: %w", s.Name, err)
 	}
 	return list, p.Report, nil

@@ -62,7 +62,7 @@ const FactProgram = "program"
 
 // factHardlinked is the fact of a Path that is true where the file has another
 // name too, so that a change shows somewhere else (package gate/resolve).
-const factHardlinked = "hardlinked" //nolint:misspell // it is a word here
+const factHardlinked = "hardlinked"
 
 // A nameSet is a set of names.
 type nameSet uint32

@@ -49,14 +49,14 @@ func TestResultThatDoesNotFit(t *testing.T) {
 		s := w.open(w.connect(Options{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go s.Decide(ctx, act.Request{Args: make([]byte, 60)})
+		go func() { _, _ = s.Decide(ctx, act.Request{Args: make([]byte, 60)}) }()
 		synctest.Wait()
 		for i, size := range []int{60, maxBody + 1} {
 			r, err := s.Finish(t.Context(), act.Ticket{ID: "s-1/1"}, act.Outcome{Body: make([]byte, size)})
 			if err == nil || r.Body != nil {
 				t.Errorf("%d bytes: %+v, %v", size, r, err)
 			}
-			if got := w.engine.outcomes; len(got) != i+1 || got[i].Body != nil && len(got[i].Body) > 0 || !strings.Contains(got[i].Error, "withheld") {
+			if got := w.engine.outcomes; len(got) != i+1 || len(got[i].Body) > 0 || !strings.Contains(got[i].Error, "withheld") {
 				t.Errorf("%d bytes: outcomes %+v", size, got)
 			}
 		}
@@ -109,7 +109,7 @@ func TestSilentConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			go nc.Write([]byte(said))
+			go func() { _, _ = nc.Write([]byte(said)) }()
 			begin := time.Now()
 			if _, err := nc.Read(make([]byte, 1)); err == nil || time.Since(begin) > greetTime {
 				t.Errorf("after %q: %v in %v", said, err, time.Since(begin))

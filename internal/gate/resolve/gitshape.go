@@ -66,12 +66,12 @@ func armed(dir string) bool {
 // would go on to the repository around it.
 func isGitDir(d string) (bool, error) {
 	if _, err := os.Lstat(join(d, "HEAD")); err != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // what git cannot see is no repository to git
 	}
 	for _, name := range []string{"objects", "refs"} {
 		info, err := os.Stat(join(d, name))
 		if err != nil || !info.IsDir() {
-			return false, nil
+			return false, nil //nolint:nilerr // the same
 		}
 	}
 	if !validHead(join(d, "HEAD")) {

@@ -83,8 +83,10 @@ var optionRules = map[string]optionRule{
 		},
 		short: "oOKxTDcE", valued: "AbdeFhHmPQrtuUwXyYz",
 	},
-	"wget": {long: []string{"execute", "use-askpass", "config", "input-file", "post-file", "body-file", "output-document", "output-file", "append-output",
-		"directory-prefix", "save-cookies", "load-cookies", "warc-file", "hsts-file"}, short: "eiOoaP", valued: "UtTwQDIXlAR"},
+	"wget": {long: []string{
+		"execute", "use-askpass", "config", "input-file", "post-file", "body-file", "output-document", "output-file", "append-output",
+		"directory-prefix", "save-cookies", "load-cookies", "warc-file", "hsts-file",
+	}, short: "eiOoaP", valued: "UtTwQDIXlAR"},
 	"cargo":  {long: []string{"config"}},
 	"rg":     {long: []string{"pre", "hostname-bin"}, exact: []string{"pre-glob", "pretty"}},
 	"fd":     {long: []string{"exec", "exec-batch"}, short: "xX", valued: "edtEScjo"},
