@@ -77,11 +77,18 @@ func (p *parser) most(a *action) {
 		p.wrong(p.i, "may … at most 20 times an hour", "a limit belongs to what is allowed")
 		return
 	}
-	if t := p.peekAt(1); len(a.verbs) == 0 || !p.accept("at-most") || t.kind != number || t.n < 1 {
+	if len(a.verbs) == 0 || !p.accept("at-most") {
 		p.i = start
 		return
 	}
+	if p.peekAt(1).kind == number {
+		p.accept("a") // "at most a hundred"
+	}
 	n := p.peek().n
+	if p.peek().kind != number || n < 1 {
+		p.i = start
+		return
+	}
 	p.i++
 	if _, noun := words().nouns[p.peek().low]; !noun && qualWords[p.peek().low] == "" {
 		p.i = start
@@ -332,6 +339,7 @@ func (p *parser) tail(a *action, verb string) {
 			p.wrong(p.i, "leave \"directly\" out", "a place is what is in it and everything beneath")
 			return
 		}
+		p.accept(barrier)
 		p.skip(fillers)
 		if p.condition(&a.cond) {
 			continue
@@ -359,17 +367,8 @@ func (p *parser) tail(a *action, verb string) {
 			}
 		}
 		p.i = start
-		p.skip(fillers)
-		if p.more() && p.i > start && !p.joinsNext() {
-			p.i = start
-		}
 		return
 	}
-}
-
-func (p *parser) joinsNext() bool {
-	t := p.peek()
-	return t.is(",") || t.is("and") || t.is("or") || t.at < 0
 }
 
 // attach adds a place to the last object, or to the verb if there is none.

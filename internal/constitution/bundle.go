@@ -39,6 +39,11 @@ func (c *Compiled) Files() (map[string][]byte, error) {
 // then does it take the place of what was in dir. On error dir is as it was. A
 // directory that holds anything but a bundle is not replaced.
 func Write(dir string, c *Compiled, compiler string, key ed25519.PrivateKey) error {
+	if c.Scenarios == nil {
+		with := *c
+		with.Scenarios = scenarios(c)
+		c = &with
+	}
 	files, err := c.Files()
 	if err != nil {
 		return err

@@ -47,6 +47,7 @@ func (p *parser) condition(c *conditions) bool {
 	start := p.i
 	if a := p.assent(&c.quorum); a != notSaid {
 		if c.assent != notSaid && c.assent != a {
+			p.i = start
 			return p.wrong(start, "", "the sentence speaks of approval twice")
 		}
 		c.assent = a

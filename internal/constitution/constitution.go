@@ -85,6 +85,9 @@ type Options struct {
 	Lists    map[string]policy.List // by name, without @; a list that is not here matches nothing
 	Tools    []string               // "server.tool" of every known tool; nil knows none and checks none
 	Personas []string               // names that may be subjects; nil checks none
+	// NoScenarios leaves scenarios out, for text whose scenarios have passed
+	// before: that of the shipped constitutions. [Write] makes and runs them.
+	NoScenarios bool
 }
 
 // A Compiled is what a constitution became.
@@ -95,7 +98,7 @@ type Compiled struct {
 	Cedar     []byte
 	Lists     map[string]policy.List // those that the clauses name and that exist
 	Findings  []Finding              // by line; none is a Failure
-	Scenarios []Scenario
+	Scenarios []Scenario             // none with NoScenarios
 }
 
 // Bounds on one document.
@@ -155,8 +158,11 @@ func Compile(src Source, opts Options) (*Compiled, error) {
 	if err := c.errors(); err != nil {
 		return nil, err
 	}
-	out.Scenarios = scenarios(out)
 	out.Findings = c.sorted()
+	if opts.NoScenarios {
+		return out, nil
+	}
+	out.Scenarios = scenarios(out)
 	if err := verify(out); err != nil {
 		return nil, err
 	}

@@ -157,6 +157,9 @@ func (x *examples) add(s Scenario, what string, k act.Kind, text string) {
 		return
 	}
 	e := act.Effect{Kind: k, Resource: act.Resource{Type: k.On(), Text: text}}
+	if k.On() == act.Remote {
+		e.Resource.Facts = map[string]any{act.FactConfigured: true} // a bare "push" is to these
+	}
 	if k == act.Call {
 		e.Group = act.Observe
 		if len(x.clause.Groups) > 0 && what != "another group" {

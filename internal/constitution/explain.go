@@ -149,7 +149,7 @@ func (c *compiler) explain(m *miss, toks []token) string {
 	if instead, ok := unenforceable[low]; ok {
 		return fmt.Sprintf("%q cannot be enforced: %s", m.word, instead)
 	}
-	if near := nearest(low, words().vocab); near != "" {
+	if near := nearest(low, words().vocab); near != "" && !strings.Contains(low, " ") {
 		return fmt.Sprintf("%q is not understood: did you mean %q?", m.word, near)
 	}
 	if contains(adviceLeads, toks[0].low) && !contains(" must should always when the this it you we ", toks[0].low) {

@@ -181,6 +181,7 @@ func (p *parser) onlySo(s statement) (statement, bool) {
 
 // finish moves over what may still follow, and reports whether that is all.
 func (p *parser) finish(s *statement) bool {
+	p.accept(barrier)
 	p.skip(fillers)
 	if len(s.actions) > 0 {
 		last := &s.actions[len(s.actions)-1]
@@ -246,7 +247,7 @@ func (p *parser) askFirst(s *statement) bool {
 	p.accept("you", "it", "they")
 	before := &parser{toks: p.toks[:comma], i: p.i, known: p.known}
 	acts, ok := before.actions()
-	if ok && !before.more() {
+	if ok = ok && !before.more(); ok {
 		p.i = comma
 		p.accept(",")
 		p.subject()
@@ -420,9 +421,15 @@ func (p *parser) predicate(s *statement) bool {
 	return false
 }
 
+// barrier stands where a predicate was taken out of a sentence.
+const barrier = "|"
+
 // about reads the actions of a sentence whose predicate has been taken out.
 func (p *parser) about(s *statement, before, after []token) bool {
-	q := parser{toks: append(append([]token{}, before...), after...), known: p.known}
+	q := parser{toks: slices.Clone(before), known: p.known}
+	if len(after) > 0 { // nothing before the predicate goes on after it
+		q.toks = append(append(q.toks, token{kind: punct, low: barrier, at: after[0].at}), after...)
+	}
 	q.skip(" please ")
 	acts, ok := q.actions()
 	s.actions, s.words = acts, q.toks
@@ -439,7 +446,10 @@ func (p *parser) about(s *statement, before, after []token) bool {
 
 // same returns the index in p of the token at index i of before and after.
 func (p *parser) same(i int, before, after []token) int {
-	all := append(append([]token{}, before...), after...)
+	all := slices.Clone(before)
+	if len(after) > 0 {
+		all = append(append(all, after[0]), after...)
+	}
 	if i >= len(all) {
 		return len(p.toks)
 	}

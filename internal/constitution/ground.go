@@ -170,7 +170,7 @@ func (g *grounder) class(v verbUse, o *object) string {
 		return "package"
 	case "fetch", "browse":
 		return "page"
-	case "contact":
+	case "contact", "resolve":
 		return "site"
 	case "email":
 		return "person"
@@ -236,6 +236,9 @@ func (g *grounder) classOfName(v verbUse, o *object, n name) string {
 // pair returns what doing v to o means.
 func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	class := g.class(v, o)
+	if o.rest && len(o.names) > 0 {
+		g.fail(o.at, "any other site", "%q: what is named is not \"other\"", g.text(o.at, o.end))
+	}
 	if problem := g.unsaid(o); problem != "" {
 		g.fail(o.at, "name them, or use a list such as @my-sites", "%s", problem)
 	}

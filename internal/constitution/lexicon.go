@@ -223,6 +223,13 @@ func compound(toks []token) []token {
 	for i := 0; i < len(toks); {
 		t := toks[i]
 		n := 1
+		if looksPath(t.text) { // a path with spaces in quotation marks
+			for t.group != 0 && i+n < len(toks) && toks[i+n].group == t.group {
+				t.text += " " + toks[i+n].text
+				n++
+			}
+			t.low = lower(t.text)
+		}
 		for _, c := range table[t.low] {
 			if joins(toks[i:], c.from) {
 				t.low, n = c.to, len(c.from)

@@ -57,17 +57,23 @@ func (p *parser) isName(t token, verb, class string) bool {
 	}
 	switch {
 	case class == "package", class == "secret", class == "model", class == "memory":
-		return !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
+		return unmistakable(t.low)
 	case (verb == "install" || verb == "add") && contains(registryWords, t.low):
 		return true
 	case verb == "push" || verb == "force-push" || class == "branch":
-		return contains(branchWords, t.low) || class == "branch" && t.kind == word && !known(t.low) && !contains(grammarWords, t.low) && !contains(stopWords, t.low)
+		return contains(branchWords, t.low) || class == "branch" && unmistakable(t.low)
 	case contains(fileWords, t.low) && (verb != "run" && verb != "push" || class == "file"):
 		return true
 	case verb == "run" || class == "program" || verb == "use" && !known(t.low):
 		return contains(programWords, t.low)
 	}
 	return false
+}
+
+// unmistakable reports whether a word can only be a name: it has a hyphen, and
+// the grammar does not know it. An adverb after a noun is no name.
+func unmistakable(w string) bool {
+	return strings.Contains(w, "-") && !known(w) && !contains(grammarWords, w) && !contains(stopWords, w) && qualWords[w] == ""
 }
 
 // stopWords cannot be names of packages and branches without quotation marks.
@@ -99,13 +105,14 @@ func (p *parser) namedNoun() bool {
 func (p *parser) relative(o *object) {
 	for p.more() {
 		start := p.i
+		found := true
 		switch {
 		case p.accept("named"):
-			p.namesAfter(o, func(s string) string { return s })
+			found = p.namesAfter(o, func(s string) string { return s })
 		case p.accept("ending"):
-			p.namesAfter(o, func(s string) string { return "*" + s })
+			found = p.namesAfter(o, func(s string) string { return "*" + s })
 		case p.accept("starting"):
-			p.namesAfter(o, func(s string) string { return s + "*" })
+			found = p.namesAfter(o, func(s string) string { return s + "*" })
 		case p.ages(o), p.grouping(o):
 		case o.class == "any" && !o.rest && contains(" observe irreversible mutate ", qualWords[p.peek().low]):
 			o.group = act.Group(qualWords[p.peek().low])
@@ -114,13 +121,16 @@ func (p *parser) relative(o *object) {
 			o.group = act.RemoteGroup
 			p.i++
 		default:
+			found = false
+		}
+		if !found {
 			p.i = start
 			return
 		}
 	}
 }
 
-func (p *parser) namesAfter(o *object, pattern func(string) string) {
+func (p *parser) namesAfter(o *object, pattern func(string) string) bool {
 	found := false
 	for {
 		t := p.peek()
@@ -132,18 +142,16 @@ func (p *parser) namesAfter(o *object, pattern func(string) string) {
 		p.i++
 		start := p.i
 		if !p.joint() {
-			return
+			return true
 		}
 		p.skip(determiners)
 		next := p.peek()
 		if next.group == 0 && next.kind != atom || next.at < 0 || p.startsVerb() {
 			p.i = start
-			return
+			return true
 		}
 	}
-	if !found {
-		p.wrong(p.i, "files named .env", "a name should follow")
-	}
+	return found || p.wrong(p.i, "files named .env", "a name should follow")
 }
 
 var ageLeads = table(`

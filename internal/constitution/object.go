@@ -228,6 +228,7 @@ func (p *parser) qualifiers(o *object) {
 				return
 			}
 			p.wrong(p.i, "write a sentence for each", "two adjectives are joined, which can be read in two ways")
+			p.i--
 			return
 		}
 	}

@@ -41,7 +41,11 @@ func (p *parser) mod(verb string, nesting int) (mod, bool) {
 	m.prep, m.not = t.low, t.low == "outside"
 	for {
 		start := p.i
-		if contains(prepositions, p.peek().low) && len(m.objects) > 0 { // "in ./src or under ./lib"
+		if t := p.peek(); contains(prepositions, t.low) && t.group == 0 && len(m.objects) > 0 { // "in ./src or under ./lib"
+			if m.not || t.low == "outside" {
+				p.wrong(p.i, "write a sentence for each", "\"outside\" and another place are joined, which can be read in two ways")
+				break
+			}
 			p.i++
 		}
 		o, ok := p.target(&m, verb, nesting)

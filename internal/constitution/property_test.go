@@ -59,3 +59,25 @@ func TestAnyDocument(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingIsSkipped puts a word that means nothing into every gap of every
+// sentence: none may still be enforced.
+func TestNothingIsSkipped(t *testing.T) {
+	const nonsense = "zorble"
+	for _, s := range understood(t) {
+		if outcome(s)[0] == "advice" || strings.Contains(s, "because") { // reasons are free text
+			continue
+		}
+		words := strings.Fields(strings.TrimSuffix(s, "."))
+		for i := range len(words) + 1 {
+			text := strings.Join(slices.Insert(slices.Clone(words), i, nonsense), " ") + "."
+			if strings.Contains(text, "zorble agent") || strings.Contains(text, "zorble tools") || strings.Contains(text, "zorble Tools") {
+				continue // a persona, the tools of a server
+			}
+			got := outcome(text)
+			if !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, "error") || line == "advice" }) {
+				t.Errorf("%s\nbecomes %s", text, strings.Join(got, "\n        "))
+			}
+		}
+	}
+}

@@ -191,6 +191,9 @@ func (g *grounder) namePattern(n name, t act.ResourceType, class string) (policy
 	case act.Path:
 		return g.pathOf(n, class)
 	case act.Repo:
+		if class == "branch" || class == "tag" || class == "commit" {
+			return policy.Pattern{}, "cannot be told apart here: branches are known where something is pushed to them"
+		}
 		pat, problem := pathPattern(n, true)
 		if pat.Name != "" {
 			problem = "is a file: name a directory"

@@ -336,6 +336,9 @@ func (c *compiler) add(statements []statement, toks, intro []token) {
 			return
 		}
 		drafts, m := c.clausesOf(s)
+		if m == nil && len(drafts) == 0 {
+			m = c.miss(s, 0, "", "this says nothing that could be enforced")
+		}
 		if m != nil {
 			c.fail(m.at, m.hint, "%s", m.why)
 			return
