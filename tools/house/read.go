@@ -84,7 +84,7 @@ var platforms = []struct{ letter, goos, goarch string }{
 func readLinked(root string) (string, error) {
 	on := map[string]string{}
 	for _, p := range platforms {
-		cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/ringfence")
+		cmd := exec.Command("go", "list", "-buildvcs=false", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/ringfence")
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "GOOS="+p.goos, "GOARCH="+p.goarch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly")
 		cmd.Stderr = os.Stderr
