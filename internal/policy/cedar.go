@@ -232,8 +232,37 @@ func anyNetwork(kinds []act.Kind) bool {
 	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k act.Kind) bool { return isNetwork(k.On()) })
 }
 
+// pushes splits a clause that permits pushing and names no place: it permits
+// pushing to the remotes that the repository has, because a remote that an agent
+// names as a URL could be anybody's. Nil for every other clause. A person who is
+// asked sees the URL, so approvals are not narrowed.
+func (g *generator) pushes(f form) []unit {
+	pushing := func(k act.Kind) bool { return k == act.GitPush || k == act.GitForce }
+	if !f.permit || f.approval || !slices.ContainsFunc(g.Kinds, pushing) ||
+		slices.ContainsFunc(g.Kinds, func(k act.Kind) bool { return k.On() != act.Remote }) {
+		return nil
+	}
+	var push, rest []act.Kind
+	for _, k := range g.Kinds {
+		if pushing(k) {
+			push = append(push, k)
+		} else {
+			rest = append(rest, k)
+		}
+	}
+	known := ast.Resource().Has(act.FactConfigured).And(ast.Resource().Access(act.FactConfigured))
+	units := []unit{{kinds: push, terms: []ast.Node{known}, guard: true}}
+	if rest != nil {
+		units = append(units, unit{kinds: rest, guard: true})
+	}
+	return units
+}
+
 // open returns the units of a clause that names no resources.
 func (g *generator) open(f form) []unit {
+	if units := g.pushes(f); units != nil {
+		return units
+	}
 	if len(g.Groups) == 0 {
 		return []unit{{kinds: g.Kinds, guard: f.permit && anyNetwork(g.Kinds)}}
 	}
