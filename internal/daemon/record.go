@@ -124,7 +124,7 @@ func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQu
 	}
 	var tail []json.RawMessage
 	err := e.ledger.Entries(ctx, lq, func(r ledger.Record) error {
-		if q.Tail == 0 {
+		if q.Tail <= 0 {
 			return send(r.Raw)
 		}
 		if len(tail) == q.Tail {

@@ -145,11 +145,12 @@ func (c *Child) killTree() error {
 	return KillTree(c.Pid())
 }
 
+// openLog does not wait for a reader: a pipe in the place of the log is an error.
 func openLog(name string) (*os.File, error) {
 	if !filepath.IsAbs(name) {
 		return nil, fmt.Errorf("opening log %s: the path must be absolute", name)
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|noWait, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening log: %w", err)
 	}

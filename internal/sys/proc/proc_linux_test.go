@@ -76,10 +76,15 @@ func TestDetachGivesExactlyWhatIsNamed(t *testing.T) {
 }
 
 func TestDetachRefuses(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "log")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]Command{
 		"no program":       {},
 		"relative program": {Argv: []string{"sh"}},
 		"relative log":     {Argv: []string{"/bin/true"}, Log: "x"},
+		"log is a pipe":    {Argv: []string{"/bin/true"}, Log: pipe},
 		"log is a device":  {Argv: []string{"/bin/true"}, Log: "/dev/null"},
 		"missing program":  {Argv: []string{"/nonexistent"}},
 	} {
