@@ -175,7 +175,7 @@ func (p *play) servers() map[string]*gate.Server {
 
 // captures are the lists of real servers, by the annotation that covers them.
 var captures = map[string]string{
-	"everything": "server-everything", "filesystem": "server-filesystem", "git": "git-mcp-server", "memory": "server-memory",
+	"everything": "server-everything", "filesystem": "server-filesystem", "git-mcp-server": "git-mcp-server", "memory": "server-memory",
 }
 
 // tools is what a server lists: as captured from the real one, or, for one that

@@ -104,6 +104,7 @@ func (t *tool) onPath(l leaf) (kinds []act.Kind, tree bool) {
 	add(does(edits), act.Read, act.Create)
 	add(does(deletes), act.Delete)
 	add(does(moves), act.Move)
+	add(does(moves) && from, act.Read) // it carries what is in it to where it may be read
 	add(does(moves) && to, act.Overwrite)
 	add(does(copies) && from, act.Read, act.List)
 	add(does(copies) && to, act.Create)
