@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +61,11 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	if err != nil {
 		return err
 	}
+	// A client that closes its end is an error of writing, and not the end of this
+	// process: what is under way is still recorded.
+	closed := make(chan os.Signal, 1)
+	signal.Notify(closed, syscall.SIGPIPE)
+	defer signal.Stop(closed)
 	err = m.Run(ctx, s.in, s.out)
 	if errors.Is(err, context.Canceled) {
 		err = nil // the client ended us, as clients do

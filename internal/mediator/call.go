@@ -65,16 +65,25 @@ type call struct {
 	s     *server
 	tool  string
 	at    footing
+	free  func() // releases the memory that the result counts as; nil before it came
 }
 
 // call decides and carries out a tools/call and returns the line that answers
-// it.
-func (f *front) call(ctx context.Context, m message) []byte {
+// it. A result counts as held until that line is written: a client that does not
+// read gets no more of them.
+func (f *front) call(ctx context.Context, m message) parcel {
 	parts, err := readCall(m)
 	if err != nil {
-		return fault(m.id(), codeParams, "refused: "+err.Error())
+		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
 	c := &call{f: f, m: m, parts: parts, args: parts.arguments.of(m.raw)}
+	line := c.answer(ctx)
+	return parcel{line, c.free}
+}
+
+func (c *call) answer(ctx context.Context) []byte {
+	f, parts := c.f, c.parts
+	var err error
 	if c.args == nil {
 		c.args = []byte("{}")
 	}
@@ -86,7 +95,7 @@ func (f *front) call(ctx context.Context, m message) []byte {
 			return c.failed(act.Ticket{}, err, "")
 		}
 	}
-	stop := f.waiting(parts.token.of(m.raw))
+	stop := f.waiting(parts.token.of(c.m.raw))
 	t, err := f.m.o.Decider.Decide(ctx, act.Request{
 		Session: f.m.o.Session, Principal: f.m.o.Principal, Verb: act.VerbCall, Tool: name, Args: c.args,
 	})
@@ -114,7 +123,7 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	r, ferr := c.f.m.o.Decider.Finish(fctx, t, o)
-	a.free()
+	c.free = a.free
 	switch {
 	case ferr != nil:
 		c.f.m.o.Log.ErrorContext(fctx, "recording outcome", slog.String("tool", t.Tool), slog.Any("err", ferr))

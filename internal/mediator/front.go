@@ -20,6 +20,7 @@ type front struct {
 	out    *outbox
 	opened atomic.Bool // the client has sent initialize
 	calls  sync.WaitGroup
+	lists  chan struct{} // has an element for each list that is not yet written
 
 	mu      sync.Mutex
 	closed  bool
@@ -27,7 +28,7 @@ type front struct {
 }
 
 func newFront(m *Mediator, out io.Writer) *front {
-	return &front{m: m, out: newOutbox(out, 64), pending: map[string]context.CancelCauseFunc{}}
+	return &front{m: m, out: newOutbox(out, 64), pending: map[string]context.CancelCauseFunc{}, lists: make(chan struct{}, maxLists)}
 }
 
 // read takes in the lines of the client until they end. It blocks only while
@@ -159,7 +160,7 @@ func (f *front) notified(m message) {
 
 // begin runs a request in a goroutine of its own, which can be cancelled by id,
 // and sends the line that run returns unless it was.
-func (f *front) begin(parent context.Context, m message, run func(context.Context, message) []byte) {
+func (f *front) begin(parent context.Context, m message, run func(context.Context, message) parcel) {
 	key := idKey(m.id())
 	ctx, cancel := context.WithCancelCause(parent)
 	if code, text := f.admit(key, cancel); text != "" {
@@ -170,9 +171,11 @@ func (f *front) begin(parent context.Context, m message, run func(context.Contex
 	go func() {
 		defer f.calls.Done()
 		defer cancel(nil)
-		line := run(ctx, m)
+		p := run(ctx, m)
 		f.forget(key) // first, so that the client may use the id again
-		_ = f.out.send(ctx, line)
+		if f.out.post(ctx, p) != nil && p.written != nil {
+			p.written()
+		}
 	}()
 }
 

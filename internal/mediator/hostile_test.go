@@ -455,3 +455,51 @@ func say(t *testing.T, w io.Writer, line string) {
 		t.Error(err)
 	}
 }
+
+// A finishing decider tells of every outcome, and does not log its body.
+type finishing struct {
+	*fakeDecider
+	done chan struct{}
+}
+
+func (f finishing) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Reply, error) {
+	_, err := f.fakeDecider.Finish(ctx, t, act.Outcome{Error: o.Error})
+	f.done <- struct{}{}
+	return act.Reply{Body: o.Body}, err
+}
+
+// TestClientDoesNotRead: a client that calls and does not read its answers cannot
+// make us keep more results than the bound.
+func TestClientDoesNotRead(t *testing.T) {
+	const calls, size = 40, 8 << 20
+	d := finishing{deciding(""), make(chan struct{}, calls+1)}
+	result := `,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}}`
+	all := make(chan struct{})
+	conv := converse(t, d.fakeDecider, map[string][]fakeServer{"fs": {func(p *fakeProcess) {
+		p.open(aTool)
+		<-d.done // of the list
+		for id := 3; id < calls+3; id++ {
+			if p.hear() == "" {
+				return
+			}
+			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%s`, id, result))
+			<-d.done
+		}
+		close(all)
+		p.drain()
+	}}}, func(o *Options) { o.Decider = d })
+	conv.open()
+	for i := range calls {
+		conv.send(callLine(fmt.Sprint(i), "a", "{}"))
+	}
+	<-all
+	refused := 0
+	for range calls {
+		if strings.Contains(conv.receive(), "too many results at once") {
+			refused++
+		}
+	}
+	if kept := (calls - refused) * size; kept > maxHeld {
+		t.Errorf("%d MiB of results were kept", kept>>20)
+	}
+}

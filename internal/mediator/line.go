@@ -49,14 +49,20 @@ func (l *lines) next() ([]byte, error) {
 // An outbox writes lines to a stream from one goroutine, so that a reader who
 // does not read blocks nobody who can also give up.
 type outbox struct {
-	lines chan []byte
+	lines chan parcel
 	quit  chan struct{} // closed by close
 	done  chan struct{} // closed when nothing more will be written
 	once  sync.Once
 }
 
+// A parcel is a line on its way out.
+type parcel struct {
+	line    []byte
+	written func() // called when line is no longer kept; may be nil
+}
+
 func newOutbox(w io.Writer, size int) *outbox {
-	o := &outbox{lines: make(chan []byte, size), quit: make(chan struct{}), done: make(chan struct{})}
+	o := &outbox{lines: make(chan parcel, size), quit: make(chan struct{}), done: make(chan struct{})}
 	go o.run(w)
 	return o
 }
@@ -65,8 +71,8 @@ func (o *outbox) run(w io.Writer) {
 	defer close(o.done)
 	for {
 		select {
-		case line := <-o.lines:
-			if _, err := w.Write(line); err != nil {
+		case p := <-o.lines:
+			if !p.writeTo(w) {
 				return
 			}
 		case <-o.quit:
@@ -79,8 +85,8 @@ func (o *outbox) run(w io.Writer) {
 func (o *outbox) drain(w io.Writer) {
 	for {
 		select {
-		case line := <-o.lines:
-			if _, err := w.Write(line); err != nil {
+		case p := <-o.lines:
+			if !p.writeTo(w) {
 				return
 			}
 		default:
@@ -89,11 +95,23 @@ func (o *outbox) drain(w io.Writer) {
 	}
 }
 
+// writeTo reports whether p was written. It is not kept in any case.
+func (p parcel) writeTo(w io.Writer) bool {
+	_, err := w.Write(p.line)
+	if p.written != nil {
+		p.written()
+	}
+	return err == nil
+}
+
 var errClosed = errors.New("the stream is closed")
 
 // send queues line, which must end with a newline and not change any more. On
 // error it was not queued.
-func (o *outbox) send(ctx context.Context, line []byte) error {
+func (o *outbox) send(ctx context.Context, line []byte) error { return o.post(ctx, parcel{line: line}) }
+
+// post is send for a line that somebody wants to know the end of.
+func (o *outbox) post(ctx context.Context, p parcel) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -102,7 +120,7 @@ func (o *outbox) send(ctx context.Context, line []byte) error {
 	default:
 	}
 	select {
-	case o.lines <- line:
+	case o.lines <- p:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -114,7 +132,7 @@ func (o *outbox) send(ctx context.Context, line []byte) error {
 // offer queues line if there is room.
 func (o *outbox) offer(line []byte) {
 	select {
-	case o.lines <- line:
+	case o.lines <- parcel{line: line}:
 	default:
 	}
 }

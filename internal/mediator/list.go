@@ -172,9 +172,14 @@ func isWord(c byte) bool {
 // list answers tools/list with one page: what may be seen of every server that
 // is up, in the order of the options. Servers still starting are waited for a
 // while; when they come later the client is told that the list changed.
-func (f *front) list(ctx context.Context, m message) []byte {
+func (f *front) list(ctx context.Context, m message) parcel {
 	if v, ok, err := strictjson.Find(m.params.of(m.raw), "/cursor"); m.params.ok() && (err != nil || ok && v.Kind != strictjson.Null) {
-		return fault(m.id(), codeParams, "refused: no list of ringfence has a second page")
+		return parcel{line: fault(m.id(), codeParams, "refused: no list of ringfence has a second page")}
+	}
+	select {
+	case f.lists <- struct{}{}:
+	case <-ctx.Done():
+		return parcel{} // nobody waits for it
 	}
 	wait, cancel := context.WithTimeout(ctx, f.m.o.ListWait)
 	defer cancel()
@@ -197,7 +202,7 @@ func (f *front) list(ctx context.Context, m message) []byte {
 			body = append(body, t.def...)
 		}
 	}
-	return response(m.id(), "result", append(body, "]}"...))
+	return parcel{response(m.id(), "result", append(body, "]}"...)), func() { <-f.lists }}
 }
 
 // miss notes that a list is shown without this server, unless it has come up by

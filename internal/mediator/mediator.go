@@ -45,6 +45,7 @@ import (
 // Bounds that no option changes.
 const (
 	maxCalls    = 256 // requests of the client in flight
+	maxLists    = 4   // lists of tools for the client at once
 	maxNoise    = 100 // lines of a server that are not JSON-RPC, until it is stopped
 	maxPages    = 100 // pages of one tools/list
 	maxTools    = 2000
