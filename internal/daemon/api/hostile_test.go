@@ -165,3 +165,30 @@ func TestOutOfDescriptors(t *testing.T) {
 		t.Errorf("a listener that is broken: %v", err)
 	}
 }
+
+// TestBytesOfAllConnections: many connections cannot have more in flight together
+// than the engine can scan.
+func TestBytesOfAllConnections(t *testing.T) {
+	in(t, ServerOptions{MaxTotal: 100}, func(t *testing.T, w *world) {
+		w.engine.decide = func(ctx context.Context, _ act.Request) (act.Ticket, error) {
+			<-ctx.Done()
+			return act.Ticket{}, ctx.Err()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		one, two := w.open(w.connect(Options{})), w.open(w.connect(Options{}))
+		go one.Decide(ctx, act.Request{Args: make([]byte, 101)}) // alone it may be larger
+		synctest.Wait()
+		if _, err := two.Decide(t.Context(), act.Request{Args: make([]byte, 1)}); !errors.Is(err, &Error{Code: CodeBusy}) {
+			t.Errorf("102 bytes: %v", err)
+		}
+		cancel()
+		synctest.Wait()
+		w.engine.decide = nil
+		if _, err := two.Decide(t.Context(), act.Request{Args: make([]byte, 100)}); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		if n := w.server.bytes.Load(); n != 0 {
+			t.Errorf("%d bytes are still counted", n)
+		}
+	})
+}

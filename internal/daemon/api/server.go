@@ -26,6 +26,9 @@ type ServerOptions struct {
 	MaxInFlight int
 	// MaxBytes bounds the bodies of those requests together. Default 128 MiB.
 	MaxBytes int
+	// MaxTotal bounds the bodies of the requests of all connections together:
+	// what is scanned takes memory several times. Default 256 MiB.
+	MaxTotal int
 	// Log is told of connections that broke the protocol. Default: nobody is.
 	Log func(error)
 }
@@ -37,6 +40,7 @@ type Server struct {
 
 	last  atomic.Uint64 // number of the newest connection
 	conns atomic.Int64
+	bytes atomic.Int64 // of the bodies of all requests in flight
 
 	handover sync.Mutex // so that a session is never given away and reported gone at once; before mu
 
@@ -54,6 +58,9 @@ func NewServer(h Handler, o ServerOptions) *Server {
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 128 << 20
+	}
+	if o.MaxTotal <= 0 {
+		o.MaxTotal = 256 << 20
 	}
 	if o.Log == nil {
 		o.Log = func(error) {}

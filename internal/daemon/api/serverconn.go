@@ -111,6 +111,10 @@ func (c *serverConn) begin(id uint64, bytes int) (context.Context, error) {
 	case c.bytes+bytes > c.server.opts.MaxBytes && c.bytes > 0:
 		return nil, Errorf(CodeBusy, "%d bytes are in flight on this connection", c.bytes)
 	}
+	if total := c.server.bytes.Add(int64(bytes)); total > int64(c.server.opts.MaxTotal) && total > int64(bytes) {
+		c.server.bytes.Add(-int64(bytes))
+		return nil, Errorf(CodeBusy, "%d bytes are in flight on all connections", total-int64(bytes))
+	}
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.flight[id] = &inFlight{cancel: func() { cancel(errCancelled) }, bytes: bytes}
 	c.bytes += bytes
@@ -125,6 +129,7 @@ func (c *serverConn) end(id uint64) {
 	if f := c.flight[id]; f != nil {
 		f.cancel() // releases the context
 		c.bytes -= f.bytes
+		c.server.bytes.Add(-int64(f.bytes))
 		delete(c.flight, id)
 	}
 }
