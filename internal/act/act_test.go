@@ -29,7 +29,7 @@ func TestA1ZeroDenies(t *testing.T) {
 	}
 }
 
-// TestA2Table: the table is closed and consistent with DESIGN §5.
+// TestA2Table: the table is closed and consistent with decision 0002.
 func TestA2Table(t *testing.T) {
 	if len(Kinds()) != 28 {
 		t.Errorf("%d kinds; a new one needs a decision record", len(Kinds()))

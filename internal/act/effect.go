@@ -2,7 +2,7 @@ package act
 
 import "slices"
 
-// A Kind is one row of the closed table of effects (DESIGN §5). New kinds need
+// A Kind is one row of the closed table of effects (docs/decisions/0002). New kinds need
 // a decision record.
 type Kind string
 
@@ -55,7 +55,7 @@ type kindRow struct {
 	groups []Group
 }
 
-// kinds is the table of DESIGN §5, in its order.
+// kinds is the table of docs/decisions/0002, in its order.
 var kinds = [...]kindRow{
 	{Read, Path, []Group{Observe}},
 	{List, Path, []Group{Observe}},

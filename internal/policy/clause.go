@@ -8,7 +8,7 @@ import (
 	"ringfence/internal/act/strictjson"
 )
 
-// A Modality says what a clause does with the effects it matches (DESIGN §5).
+// A Modality says what a clause does with the effects it matches (docs/decisions/0002).
 type Modality string
 
 // The modalities. In a layer that permits by default, May grants nothing (lint

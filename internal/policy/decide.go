@@ -250,7 +250,7 @@ func (a *answer) asked() []Asked {
 	return all
 }
 
-// layer decides for one layer, as DESIGN §5 defines: allowed now, or allowed if
+// layer decides for one layer, as docs/decisions/0002 defines: allowed now, or allowed if
 // everything were approved, or denied.
 func (d *decider) layer(l *layer, ways []way) answer {
 	j := judge{decider: d, layer: l, now: approved{l.approvals(d.q.Approved)}}

@@ -17,7 +17,7 @@ import (
 
 // The oracle is Cedar's own authorizer over every rule, with the whole hierarchy
 // of the resource. It shares with the program under test the reading of canonical
-// texts and the definition of DESIGN §5, and nothing else.
+// texts and the definition in docs/decisions/0002, and nothing else.
 
 // oracle returns the verdict of one layer on an effect on one path, package,
 // command or tool.

@@ -91,7 +91,7 @@ type Limits struct {
 	Processes    int           // the whole box
 }
 
-// defaults is the table of DESIGN §7. The figures of ProfileCommand are those of
+// defaults are the limits of each profile. The figures of ProfileCommand are those of
 // the first document that the system answers to. What stands at zero has no
 // default.
 var defaults = map[Profile]Limits{
