@@ -91,9 +91,8 @@ type Limits struct {
 	Processes    int           // the whole box
 }
 
-// defaults are the limits of each profile. The figures of ProfileCommand are those of
-// the first document that the system answers to. What stands at zero has no
-// default.
+// defaults are the limits of each profile. Those of ProfileCommand are tight: Node,
+// Java and Go programs need more address space. What stands at zero has no default.
 var defaults = map[Profile]Limits{
 	ProfileCommand: {
 		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20,
