@@ -49,9 +49,12 @@ func (c *compiler) clausesOf(s *statement) ([]draft, *miss) {
 	}
 	all = merge(all)
 	only := s.only || slices.ContainsFunc(s.actions, func(a action) bool { return a.cond.only })
+	if only && modality != policy.May {
+		return nil, c.miss(s, 0, "may … only in …", "\"only\" belongs to what is allowed")
+	}
 	base := c.base(s, modality)
 	drafts := c.draftsOf(all, base, at)
-	if !only || modality != policy.May {
+	if !only {
 		return drafts, nil
 	}
 	widely := &grounder{toks: s.words, wide: true, last: s.last}

@@ -14,7 +14,7 @@ type conditions struct {
 	when    []policy.Condition
 	unless  []policy.Condition // "without force": all together leave an effect out
 	tools   []string           // "using git.*"
-	hours   [][2]int64         // "outside 9 to 17": hours that leave an effect out
+	hours   [][2]int64         // "between 22 and 6": hours that leave an effect out
 	limit   *policy.Limit
 	expires *time.Time
 	because string
@@ -269,7 +269,7 @@ func (p *parser) exceptions(c *conditions) bool {
 		p.i = start
 		return false
 	}
-	p.accept("for", "only")
+	p.accept("for")
 	if unless && !p.match(parsePhrase("it|they|that|this|the_file|the_site|the_host|the_path|the_branch|the_recipient|the_program is|are"), nil) {
 		p.miss(p.i)
 		p.i = start

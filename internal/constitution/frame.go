@@ -110,6 +110,9 @@ func (p *parser) isPersona(t token, article bool) bool {
 		persona, agent, ok := strings.Cut(t.text, "/")
 		return ok && persona != "" && agent != "" && !strings.ContainsAny(t.text, ".*~:") && !strings.Contains(agent, "/")
 	}
+	if unenforceable[t.low] != "" || contains(" many few several other another only no not than unused both either neither ", t.low) {
+		return false
+	}
 	return (article || t.group != 0) && !contains(everyoneWords+" owner admin owners ", t.low) && !known(t.low) && placeNouns[t.low] == "" && !contains(grammarWords, t.low)
 }
 
@@ -250,10 +253,10 @@ func (p *parser) askFirst(s *statement) bool {
 	if ok = ok && !before.more(); ok {
 		p.i = comma
 		p.accept(",")
-		p.subject()
+		who, nobody, _ := p.subject()
 		var q quorum
-		ok = p.matchAny(askTails(), &q) && !p.more()
-		s.modality, s.actions, s.quorum = policy.MustAsk, acts, q
+		ok = !nobody && p.matchAny(askTails(), &q) && !p.more()
+		s.modality, s.actions, s.quorum, s.who = policy.MustAsk, acts, q, who
 	}
 	if !ok {
 		p.i = start
@@ -277,7 +280,16 @@ func (p *parser) active(s *statement) bool {
 	who, nobody, subject := p.subject()
 	s.who = who
 	p.skip(fillers)
-	if p.access(s, subject) || p.stay(s) {
+	if p.access(s, subject) {
+		if nobody && s.modality == policy.MustNever {
+			return p.wrong(p.i-1, "", "two negations")
+		}
+		if nobody {
+			s.modality = policy.MustNever
+		}
+		return true
+	}
+	if !nobody && p.stay(s) {
 		return true
 	}
 	type frame struct {
@@ -399,6 +411,9 @@ func (p *parser) predicate(s *statement) bool {
 			}
 			p.far = far
 			s.modality, s.quorum = f.modality, q
+			if no && (f.limits || p.toks[j+1].is("only")) {
+				return p.wrong(start, "", "two negations")
+			}
 			if f.limits {
 				only := []token{{kind: word, text: "only", low: "only", at: p.toks[j].at}, p.toks[p.i-1]}
 				return p.about(s, p.toks[from:j], append(only, p.toks[p.i:]...))

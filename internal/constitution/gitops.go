@@ -80,8 +80,17 @@ func githubTools(verb, class string) []string {
 func (g *grounder) grouped(o *object, class string) []deed {
 	kinds := inGroup(o.group)
 	git := class == "git" || o.gitOnly || slices.Contains(o.quals, "git")
+	if slices.Contains(o.quals, "local") {
+		kinds = common(kinds, ofType(act.Path, act.Repo, act.Command))
+	}
+	if slices.Contains(o.quals, "remote") {
+		kinds = common(kinds, inGroup(act.RemoteGroup))
+	}
 	d := deed{}
 	switch {
+	case class == "tool" && len(o.mods) > 0:
+		g.fail(o.mods[0].at, "the tools memory.*", "%q says nothing about tools", g.text(o.mods[0].at, o.mods[0].end))
+		return nil
 	case class == "tool" && !g.wide:
 		d.kinds, d.groups = []act.Kind{act.Call}, []act.Group{o.group}
 		if servers := g.toolNames(o); len(servers) > 0 {
@@ -95,7 +104,8 @@ func (g *grounder) grouped(o *object, class string) []deed {
 	default:
 		d.kinds, d.groups = ordered(append(kinds, act.Call)), []act.Group{o.group}
 	}
-	d.rest = o.rest && !o.gitOnly && class != "git"
+	d.rest = o.rest && !o.gitOnly
+	d.byKind = d.rest && class == "git"
 	g.patterns(&d, o, class)
 	more := common(kinds, ofType(act.Path))
 	if git && o.group != act.Observe && len(more) > 0 {

@@ -236,47 +236,12 @@ func (g *grounder) classOfName(v verbUse, o *object, n name) string {
 // pair returns what doing v to o means.
 func (g *grounder) pair(v verbUse, o *object, a *action) []deed {
 	class := g.class(v, o)
-	if o.rest && len(o.names) > 0 {
-		g.fail(o.at, "any other site", "%q: what is named is not \"other\"", g.text(o.at, o.end))
+	g.check(v, o, class)
+	if g.err != nil {
+		return nil
 	}
-	if problem := g.unsaid(o); problem != "" {
-		g.fail(o.at, "name them, or use a list such as @my-sites", "%s", problem)
-	}
-	switch {
-	case g.err != nil:
-		return nil
-	case githubTools(v.sense, class) != nil:
-		return []deed{{tools: githubTools(v.sense, class)}}
-	case class == "tool" && slices.Contains(o.quals, "remote"):
-		o.group, o.quals = act.RemoteGroup, nil
-		return g.grouped(o, class)
-	case (class == "tool" || class == "git" || class == "op" || v.op != "") && slices.ContainsFunc(o.quals, func(q string) bool { return !contains(" git local remote network published ", q) }):
-		g.fail(o.at, "", "%q has an adjective that is not understood here", g.text(o.at, o.end))
-		return nil
-	case o.group != "" && (class == "op" || class == "any" || class == "tool" || class == "git" || class == "change"):
-		return g.grouped(o, class)
-	case class == "git", class == "op" && slices.Contains(o.quals, "git"), class == "op" && slices.Contains(o.quals, "network"), class == "op" && slices.Contains(o.quals, "remote"):
-		return g.gitOperations(o, class)
-	case o.group != "":
-		g.fail(o.at, "name them, or say \"destructive operations\"", "what is %q about %s cannot be told", g.text(o.at, o.end), manyOf(class))
-		return nil
-	case class == "tool":
-		return g.tools(o)
-	case v.sense == "fetch" && class == "-" && slices.ContainsFunc(a.verbs, func(u verbUse) bool { return contains(" pull push clone commit merge ", u.sense) }):
-		return []deed{{kinds: []act.Kind{act.GitFetch}}} // "pull and fetch"
-	case (v.op != "" || v.sense == "amend") && slices.Contains(o.quals, "published"):
-		return []deed{{kinds: []act.Kind{act.GitForce}}}
-	case v.sense == "amend" && (class == "-" || class == "commit"):
-		return []deed{{tools: []string{"git.git_commit"}, kinds: []act.Kind{act.GitRewrite}, when: []policy.Condition{{Fact: "arg:/amend", Op: "==", Value: true}}}}
-	case v.op != "":
-		return g.operation(v, o)
-	case v.sense == "use" && class == "program" && slices.ContainsFunc(o.names, func(n name) bool { return n.text == "git" }):
-		g.fail(o.at, "use read-only git operations; git commit and git branch; run git", "\"use git\" does not say what may be done")
-		return nil
-	case class == "any" && o.rest && (v.sense == "" || v.sense == "do") && len(o.mods) == 0:
-		return []deed{{all: true, rest: true}}
-	case class == "any" && (v.sense == "do" || v.sense == "") && len(o.mods)+len(o.names) == 0 && !o.rest:
-		return []deed{{}}
+	if ds, ok := g.direct(v, o, class, a); ok {
+		return ds
 	}
 	if ds, ok := g.special(v, o, class); ok {
 		return ds
@@ -326,7 +291,7 @@ func (g *grounder) kinds(v verbUse, o *object, class string) ([]act.Kind, bool) 
 	}
 	for _, q := range o.quals {
 		switch {
-		case q == "new" && class != "commit" && class != "branch" && class != "tag" && class != "package":
+		case q == "new" && contains(" file folder any code data ", class):
 			kinds = common(kinds, []act.Kind{act.Create})
 		case q == "existing":
 			kinds = slices.DeleteFunc(slices.Clone(kinds), func(k act.Kind) bool { return k == act.Create })
@@ -335,8 +300,9 @@ func (g *grounder) kinds(v verbUse, o *object, class string) ([]act.Kind, bool) 
 		case q == "unpublished" && class == "history", q == "local" && class == "branch":
 			kinds = common(kinds, ofType(act.Repo))
 		case q == "git" && (class == "remote" || class == "history" || class == "commit" || class == "branch" || class == "tag" || class == "repo"):
-		case q == "local", q == "external", q == "remote" && (class == "site" || class == "page"):
-		case q == "network" && class == "request", q == "new":
+		case q == "local" && contains(" file folder code any repo history commit program ", class):
+		case q == "external" && contains(" site page network request person ", class), q == "remote" && (class == "site" || class == "page"):
+		case q == "network" && class == "request", q == "new" && contains(" commit branch tag package ", class):
 		case (q == "get" || q == "post") && class == "request":
 			kinds = []act.Kind{map[string]act.Kind{"get": act.Fetch, "post": act.Send}[q]}
 		default:
@@ -404,6 +370,9 @@ func (g *grounder) implied(o *object, class string) ([]act.Kind, bool) {
 		return nil, false
 	case verb != "":
 		return g.kinds(verbUse{at: o.at, sense: verb}, o, class)
+	case contains(" file folder any code credential ", class) && slices.ContainsFunc(o.quals, func(q string) bool { return q != "local" }):
+		g.fail(o.at, "", "%q has an adjective that is not understood here", g.text(o.at, o.end))
+		return nil, false
 	case class == "file", class == "folder", class == "any", class == "code", class == "credential":
 		if g.grant && !o.rest {
 			g.fail(o.at, "read files in …; create and edit files in …", "%q does not say what may be done", g.text(o.at, o.end))

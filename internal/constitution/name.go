@@ -114,10 +114,10 @@ func (p *parser) relative(o *object) {
 		case p.accept("starting"):
 			found = p.namesAfter(o, func(s string) string { return s + "*" })
 		case p.ages(o), p.grouping(o):
-		case o.class == "any" && !o.rest && contains(" observe irreversible mutate ", qualWords[p.peek().low]):
+		case o.group == "" && o.class == "any" && !o.rest && contains(" observe irreversible mutate ", qualWords[p.peek().low]):
 			o.group = act.Group(qualWords[p.peek().low])
 			p.i++
-		case o.class == "any" && !o.rest && p.peek().is("remote"):
+		case o.group == "" && o.class == "any" && !o.rest && p.peek().is("remote"):
 			o.group = act.RemoteGroup
 			p.i++
 		default:
@@ -233,6 +233,9 @@ that|which contact|contacts|reach|reaches|touch|touches|use|uses|access|accesses
 `)
 
 func (p *parser) grouping(o *object) bool {
+	if o.group != "" {
+		return false
+	}
 	for _, g := range []act.Group{act.Observe, act.RemoteGroup, act.Mutate, act.Irreversible} {
 		if p.matchAny(groupPhrases[g](), nil) {
 			o.group = g
@@ -263,8 +266,11 @@ func (p *parser) parenthesis(o *object) {
 		return
 	}
 	example = example && o.class != "credential" && o.class != "secret"
-	p.accept("i.e.", "namely", "only", "including", ":")
 	inside := p.toks[start].is("(")
+	p.accept("i.e.", "namely", "including", ":")
+	if inside {
+		p.accept("only")
+	}
 	from, before := p.i, len(o.names)
 	for p.more() && !p.peek().is(")") {
 		t := p.peek()

@@ -217,6 +217,11 @@ func (p *parser) qualifiers(o *object) {
 		p.i++
 		switch q {
 		case "observe", "irreversible", "mutate":
+			if o.group != "" {
+				p.i--
+				p.wrong(p.i, "write a sentence for each", "two adjectives that say what is done")
+				return
+			}
 			o.group = act.Group(q)
 		case "":
 		default:

@@ -301,6 +301,9 @@ func (g *grounder) selectMod(m mod, t act.ResourceType) (selection, string) {
 		if problem := g.unsaid(o); problem != "" {
 			return s, problem
 		}
+		if problem := g.plainly(o, m.not); problem != "" {
+			return s, problem
+		}
 		class := o.class
 		if class == "" && (t == act.Path || t == act.Command) {
 			class = "folder"
@@ -325,6 +328,19 @@ func (g *grounder) selectMod(m mod, t act.ResourceType) (selection, string) {
 		return selection{nots: s.pats}, ""
 	}
 	return s, ""
+}
+
+// plainly returns why a noun after a preposition, or in an exception, says more
+// than which resources are meant.
+func (g *grounder) plainly(o *object, not bool) string {
+	external := contains(" site page network request person ", o.class)
+	switch {
+	case slices.ContainsFunc(o.quals, func(q string) bool { return q != "external" || !external }), o.group != "":
+		return fmt.Sprintf("%q has an adjective that is not understood here", g.text(o.at, o.end))
+	case o.rest && (not || len(o.names) > 0 || o.root != ""):
+		return fmt.Sprintf("%q leaves open what is meant", g.text(o.at, o.end))
+	}
+	return ""
 }
 
 // both returns what is in a and in b.
@@ -391,10 +407,14 @@ func inverted(pats []policy.Pattern) []policy.Pattern {
 // exception returns what e leaves out of d.
 func (g *grounder) exception(d *deed, e exception) []policy.Exception {
 	if len(e.when) > 0 || len(e.hours) > 0 {
-		x := policy.Exception{When: slices.Clone(e.when)}
-		for _, h := range e.hours {
-			x.When = append(x.When, hoursTest(h)...)
+		if len(e.hours) > 0 { // all but the hours between: before them, and after
+			h := e.hours[0]
+			return []policy.Exception{
+				{When: []policy.Condition{{Fact: policy.FactHour, Op: "<", Value: h[0]}}},
+				{When: []policy.Condition{{Fact: policy.FactHour, Op: ">=", Value: h[1]}}},
+			}
 		}
+		x := policy.Exception{When: slices.Clone(e.when)}
 		for i := range x.When {
 			g.pointer(d, &x.When[i], action{end: e.end})
 		}
@@ -434,6 +454,10 @@ func (g *grounder) exceptObjects(d *deed, e exception) []policy.Exception {
 		}
 		for i := range e.objects {
 			o := &e.objects[i]
+			if problem := g.plainly(o, true); problem != "" {
+				g.fail(e.at, "", "%s", problem)
+				return nil
+			}
 			if tools := g.exceptTools(o); len(tools) > 0 {
 				return []policy.Exception{{Tools: tools}}
 			}

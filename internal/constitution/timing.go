@@ -156,11 +156,13 @@ func (p *parser) hoursOfDay(c *conditions) bool {
 		return p.wrong(p.i, "between 9 and 17 UTC", "hours are those of UTC: say so")
 	}
 	p.accept("time")
-	if not {
-		c.hours = append(c.hours, [2]int64{from, to})
-		return true
+	if from == to || from > 23 {
+		return p.wrong(start, "between 9 and 17 UTC", "the hours leave nothing, or everything")
 	}
-	if from >= to { // over midnight: outside the hours between
+	if not {
+		from, to = to, from
+	}
+	if from >= to { // over midnight: all but the hours between
 		c.hours = append(c.hours, [2]int64{to, from})
 		return true
 	}
