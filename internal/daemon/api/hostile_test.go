@@ -192,3 +192,35 @@ func TestBytesOfAllConnections(t *testing.T) {
 		}
 	})
 }
+
+// TestNextEngineKnowsTheTools: after the engine was killed, the next one is told
+// what the servers list before it is asked about a call.
+func TestNextEngineKnowsTheTools(t *testing.T) {
+	in(t, ServerOptions{}, func(t *testing.T, w *world) {
+		s := w.open(w.connect(Options{}))
+		for _, list := range []string{"old", "new"} {
+			if _, err := s.Decide(t.Context(), act.Request{Verb: act.VerbList, Tool: "fs", Args: []byte(list)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.cut(false)
+		synctest.Wait()
+		w.engine.requests, w.engine.outcomes = nil, nil
+		if _, err := s.Decide(t.Context(), act.Request{Verb: act.VerbCall, Tool: "fs.a"}); err != nil {
+			t.Fatal(err)
+		}
+		got := w.engine.requests
+		if len(got) != 2 || got[0].Verb != act.VerbList || string(got[0].Args) != "new" || got[1].Verb != act.VerbCall {
+			t.Errorf("the engine was asked %+v", got)
+		}
+		if len(w.engine.outcomes) != 1 || string(w.engine.outcomes[0].Body) != "new" {
+			t.Errorf("outcomes %+v", w.engine.outcomes)
+		}
+		w.engine.decide = func(context.Context, act.Request) (act.Ticket, error) { return act.Ticket{}, errors.New("no") }
+		w.cut(false)
+		synctest.Wait()
+		if _, err := s.Decide(t.Context(), act.Request{Verb: act.VerbCall, Tool: "fs.a"}); err == nil || !strings.Contains(err.Error(), "tools of fs again") {
+			t.Errorf("an engine that does not decide the list: %v", err)
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"ringfence/internal/act"
@@ -14,14 +16,16 @@ import (
 // of every transport in this process.
 //
 // When the connection is lost, calls in flight are denied. The next call
-// connects and resumes once with the session's token; while that fails, every
-// call is denied.
+// connects and resumes once with the session's token, and has the newest list of
+// each server decided again, because the engine may be another one; while that
+// fails, every call is denied.
 type Session struct {
 	client *Client
 
 	mu     sync.Mutex // held while resuming
 	opened Opened
-	link   *link // the link that owns the session in the engine
+	link   *link             // the link that owns the session in the engine
+	lists  map[string][]byte // by server, the newest list that was decided
 }
 
 var _ act.Decider = (*Session)(nil)
@@ -85,8 +89,39 @@ func (s *Session) owner(ctx context.Context) (*link, string, error) {
 	if o.Token == "" {
 		o.Token = s.opened.Token
 	}
+	for _, server := range slices.Sorted(maps.Keys(s.lists)) {
+		if err := relist(ctx, l, id, server, s.lists[server]); err != nil {
+			return nil, "", fmt.Errorf("deciding the tools of %s again: %w", server, err)
+		}
+	}
 	s.opened, s.link = o, l
 	return l, id, nil
+}
+
+// relist has a list decided for nobody to see.
+func relist(ctx context.Context, l *link, id, server string, list []byte) error {
+	p := decideParams{Session: id, Verb: act.VerbList, Tool: server}
+	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeDecide(n, p) }, list, nil)
+	if err != nil {
+		return err
+	}
+	t, err := decodeTicket(got.header.Result)
+	if err != nil || t.Verdict != act.Allow {
+		return err // what is denied stays denied, call by call
+	}
+	f := finishParams{Session: id, Ticket: t.ID}
+	_, err = l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, f), nil }, list, nil)
+	return err
+}
+
+// keep notes a list that was decided, for the next engine.
+func (s *Session) keep(server string, list []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lists == nil {
+		s.lists = map[string][]byte{}
+	}
+	s.lists[server] = list
 }
 
 // Decide has the engine decide r, whose Session and Principal are those of s
@@ -106,6 +141,9 @@ func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 		return act.Ticket{}, fmt.Errorf("deciding: reading the ticket: %w", err)
 	}
 	t.Bytes = got.body
+	if r.Verb == act.VerbList {
+		s.keep(r.Tool, r.Args)
+	}
 	return t, nil
 }
 
