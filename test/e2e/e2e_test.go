@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package e2e tells stories with the real binary, in processes of its own.
 //
 // A story is a script in scripts/ (the language is that of testscript). Each has

@@ -3,12 +3,10 @@ package keychain
 import (
 	"bytes"
 	"crypto/ed25519"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 )
 
@@ -35,36 +33,6 @@ func TestCreateThenLoad(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("%d files left, %v; want 1", len(entries), err)
-	}
-}
-
-func TestUnsafeFiles(t *testing.T) {
-	spoil := map[string]func(path string) error{
-		"group readable": func(p string) error { return os.Chmod(p, 0o640) },
-		"world readable": func(p string) error { return os.Chmod(p, 0o604) },
-		"second name":    func(p string) error { return os.Link(p, p+"2") },
-		"link": func(p string) error {
-			return errors.Join(os.Rename(p, p+"2"), os.Symlink(p+"2", p))
-		},
-		"fifo": func(p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) },
-		"other owner": func(p string) error {
-			if os.Geteuid() != 0 { // only root can give files away
-				return os.Chmod(p, 0o604)
-			}
-			return os.Chown(p, 65534, 65534)
-		},
-	}
-	for name, f := range spoil {
-		path := filepath.Join(t.TempDir(), "k")
-		if _, err := LoadOrCreate(path); err != nil {
-			t.Fatal(err)
-		}
-		if err := f(path); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := LoadOrCreate(path); !errors.Is(err, ErrUnsafeFile) {
-			t.Errorf("%s: %v, want ErrUnsafeFile", name, err)
-		}
 	}
 }
 
