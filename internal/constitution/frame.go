@@ -163,7 +163,10 @@ func (p *parser) askFirst(s *statement) bool {
 // active reads sentences whose verb follows a modal word: "the agent may read".
 func (p *parser) active(s *statement) bool {
 	if p.match(parsePhrase("no-circumstances may|can|should|must|shall"), nil) {
-		who, _, _ := p.subject()
+		who, nobody, _ := p.subject()
+		if nobody {
+			return p.wrong(p.i-1, "", "two negations")
+		}
 		s.who, s.modality = who, policy.MustNever
 		return p.rest(s)
 	}
@@ -187,18 +190,6 @@ func (p *parser) active(s *statement) bool {
 	if !nobody && p.stay(s) {
 		return true
 	}
-	type frame struct {
-		phrases  func() []phrase
-		modality policy.Modality
-	}
-	frames := []frame{
-		{freeFrames, policy.May},
-		{askFrames, policy.MustAsk},
-		{onlyFrames, policy.May},
-		{neverFrames, policy.MustNever},
-		{mayFrames, policy.May},
-		{needFrames, policy.MayWithApproval},
-	}
 	if !subject && p.accept("only") {
 		if who, _, ok := p.subject(); ok && len(who) > 0 {
 			return p.wrong(p.i-1, "the reviewer may …", "what only one may do is what nobody else is allowed to: say what is allowed to whom")
@@ -206,16 +197,40 @@ func (p *parser) active(s *statement) bool {
 		s.modality, s.only = policy.May, true
 		return p.rest(s)
 	}
-	if !subject {
-		frames = append(frames, frame{allowFrames, policy.May}, frame{denyFrames, policy.MustNever})
+	return p.modal(s, subject, nobody)
+}
+
+// A modalFrame is a set of modal phrases, and what they make of a sentence.
+type modalFrame struct {
+	phrases  func() []phrase
+	modality policy.Modality
+	only     bool // "may only"
+	bare     bool // without a subject
+}
+
+// modalFrames returns the frames in the order in which they are tried.
+func modalFrames() []modalFrame {
+	return []modalFrame{
+		{freeFrames, policy.May, false, false},
+		{askFrames, policy.MustAsk, false, false},
+		{onlyFrames, policy.May, true, false},
+		{neverFrames, policy.MustNever, false, false},
+		{mayFrames, policy.May, false, false},
+		{needFrames, policy.MayWithApproval, false, false},
+		{allowFrames, policy.May, false, true},
+		{denyFrames, policy.MustNever, false, true},
 	}
-	for i, f := range frames {
+}
+
+// modal reads a modal phrase and the actions after it.
+func (p *parser) modal(s *statement, subject, nobody bool) bool {
+	for _, f := range modalFrames() {
 		start := p.i
 		var q quorum
-		if !p.matchAny(f.phrases(), &q) {
+		if f.bare && subject || !p.matchAny(f.phrases(), &q) {
 			continue
 		}
-		s.modality, s.quorum, s.only, s.modal = f.modality, q, i == 2, true
+		s.modality, s.quorum, s.only, s.modal = f.modality, q, f.only, true
 		if nobody {
 			if f.modality != policy.May || s.only {
 				return p.wrong(start, "nobody may …", "two negations")
