@@ -49,6 +49,7 @@ func (g *Gate) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
 		return (&draft{req: r}).denied(no), nil
 	}
 	r.Principal = run.Session.Principal
+	r.Tool = cut(r.Tool, maxToolName) // no tool has a longer one
 	d := &draft{run: run, req: r}
 	if r.Verb == act.VerbList {
 		return g.decideList(ctx, d)
@@ -57,10 +58,39 @@ func (g *Gate) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
 	return g.settle(ctx, d, no)
 }
 
+// Bounds of what an entry has to hold, in bytes. The ledger takes 1 MiB.
+const (
+	maxToolName = 256
+	maxReason   = 8 << 10
+	maxEffects  = 512 << 10
+)
+
+// sizeOfEffects is how many bytes the effects of d take in an entry; 0 if that is
+// certainly within bounds.
+func (g *Gate) sizeOfEffects(d *draft) int {
+	if len(d.res.Effects) < 16 && len(d.req.Args) < maxRecorded {
+		return 0
+	}
+	return len(g.cleanEffects(d.res.Effects))
+}
+
+// cut keeps the beginning of a text that an agent can make as long as it likes.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
 // walk takes d through every step before the ledger; nil means allowed.
 func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 	if no := d.resolve(); no != nil {
 		return no
+	}
+	if n := g.sizeOfEffects(d); n > maxEffects {
+		count := len(d.res.Effects)
+		d.res.Effects = nil
+		return refuse(act.CodeInvalid, "this call would have %d effects, which take %d bytes to record; at most %d do: ask for less at once", count, n, maxEffects)
 	}
 	g.inspect(d)
 	if no := d.judge(g); no != nil {
@@ -240,7 +270,7 @@ func (d *draft) allowed() act.Ticket {
 func (d *draft) denied(no *refusal) act.Ticket {
 	return act.Ticket{
 		Session: d.req.Session, Verb: d.req.Verb, Tool: d.req.Tool, Verdict: act.Deny,
-		Code: no.code, Rules: no.rules, Reason: no.reason, Effects: d.res.Effects,
+		Code: no.code, Rules: no.rules, Reason: cut(no.reason, maxReason), Effects: d.res.Effects,
 	}
 }
 

@@ -143,3 +143,33 @@ func TestLabelsOfADecision(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeRequestsAreOnRecord: no request is so large that it is denied without an
+// entry.
+func TestLargeRequestsAreOnRecord(t *testing.T) {
+	many := act.Request{Verb: act.VerbEffect}
+	for i := range 20_000 {
+		many.Direct = append(many.Direct, direct(act.Read, fmt.Sprintf("/%d", i)).Direct...)
+	}
+	for _, r := range []act.Request{
+		many,
+		{Verb: act.VerbCall, Tool: strings.Repeat("é", 2<<20), Args: []byte(`{}`)},
+		{Verb: act.VerbCall, Tool: "files." + strings.Repeat("x", 2<<20), Args: []byte(`{}`)},
+		{Verb: act.VerbList, Tool: strings.Repeat("x", 2<<20), Args: []byte(`{}`)},
+		read(strings.Repeat("x", 2<<20)),
+		read(`a","` + strings.Repeat("x", 2<<20) + `":"b`),
+	} {
+		b := newBench(t, allow).list()
+		if got := b.decide(r); got.Verdict != act.Deny || len(got.Reason) > 16<<10 {
+			t.Errorf("%.40s: %s with %d bytes of reason", r.Tool, got.Verdict, len(got.Reason))
+		}
+		if types := b.record.types(); !slices.Equal(types, []string{"request", "decision"}) {
+			t.Errorf("recorded %v", types)
+		}
+		for _, e := range b.record.entries {
+			if len(e.Body) > 1<<20 {
+				t.Errorf("%.40s: %s has %d bytes", r.Tool, e.Type, len(e.Body))
+			}
+		}
+	}
+}
