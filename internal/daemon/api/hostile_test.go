@@ -176,7 +176,7 @@ func TestBytesOfAllConnections(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		one, two := w.open(w.connect(Options{})), w.open(w.connect(Options{}))
-		go one.Decide(ctx, act.Request{Args: make([]byte, 101)}) // alone it may be larger
+		go func() { _, _ = one.Decide(ctx, act.Request{Args: make([]byte, 101)}) }() // alone it may be larger
 		synctest.Wait()
 		if _, err := two.Decide(t.Context(), act.Request{Args: make([]byte, 1)}); !errors.Is(err, &Error{Code: CodeBusy}) {
 			t.Errorf("102 bytes: %v", err)

@@ -47,7 +47,7 @@ func (c *commands) names(dir, part string, seen *int) ([]string, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil // nothing is there for the shell either
+		return nil, nil //nolint:nilerr // nothing is there for the shell either
 	}
 	if *seen += len(entries); *seen > maxGlobbed {
 		return nil, bad("write the names out", "holds a pattern that is compared with more than %d names", maxGlobbed)
