@@ -66,7 +66,7 @@ var unenforceable = map[string]string{
 	"production": "name the hosts or places", "temporary": "name the place: /tmp", "generated": "name the place: ./build",
 	"build": "name the programs: go, make, npm", "test": "name the programs: go, make, npm", "tests": "name the files or programs: ./tests, go, npm",
 	"spend": "budgets are settings, not part of a constitution", "cost": "budgets are settings, not part of a constitution",
-	"publish": "say where to: send anything to registry.npmjs.org", "deploy": "name the program or tool that does it",
+	"publish": "say where to: send anything to registry.example.com", "deploy": "name the program or tool that does it",
 	"release": "name the program or tool that does it", "weekdays": "days are not known; hours are: between 9 and 17 UTC",
 	"weekends": "days are not known; hours are: between 9 and 17 UTC", "night": "write between 22 and 6 UTC",
 	"origin": "write the place: github.com/me/repo", "upstream": "write the place: github.com/me/repo",

@@ -21,9 +21,9 @@ list       file=list,stat folder=list,stat any=list,stat git=git-read history=gi
 search     file=R folder=R code=R any=R,git-read history=git-read commit=git-read memory=recall
 browse     file=R folder=R page=fetch site=fetch network=fetch
 open       file=R folder=R page=fetch site=fetch
-create     file=create folder=create any=create code=create branch=git-branch tag=git-branch commit=git-commit memory=remember request=fetch,send
-write      file=W folder=W any=W code=W data=W credential=W memory=remember
-edit       file=W folder=W any=W code=W data=W credential=W package=install history=git-rewrite memory=remember
+create     file=create|create,move folder=create|create,move any=create|create,move code=create|create,move branch=git-branch tag=git-branch commit=git-commit memory=remember request=fetch,send
+write      file=W|W,move folder=W|W,move any=W|W,move code=W|W,move data=W|W,move credential=W|W,move memory=remember
+edit       file=W|W,move folder=W|W,move any=W|W,move code=W|W,move data=W|W,move credential=W|W,move package=install history=git-rewrite memory=remember
 overwrite  file=overwrite any=overwrite code=overwrite credential=overwrite
 append     file=append any=append
 delete     -=delete data=delete file=delete folder=delete any=delete code=delete credential=delete branch=git-rewrite tag=git-rewrite history=git-rewrite commit=git-rewrite memory=remember

@@ -96,14 +96,14 @@ func (in *inForce) loadDefault(lower []policy.Layer, bind policy.Binding) error 
 	if err != nil {
 		return err
 	}
-	c, err := constitution.Compile(constitution.Source{Name: name, Text: text}, constitution.Options{Granting: true, Lists: lists})
+	c, err := constitution.Compile(constitution.Source{Name: name, Text: text}, constitution.Options{Granting: true, Lists: lists, NoScenarios: true})
 	if err != nil {
 		return fmt.Errorf("compiling the default constitution: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	in.constitution, in.source = hex.EncodeToString(sum[:]), "built in: default"
 	in.layers = append(in.layers, "constitution")
-	in.policy, err = policy.Load(append([]policy.Layer{{Text: c.Cedar, Lists: lists}}, lower...), bind)
+	in.policy, err = policy.Load(append([]policy.Layer{{Text: c.Cedar, Lists: c.Lists}}, lower...), bind)
 	return err
 }
 

@@ -157,7 +157,7 @@ func (p *play) compile() (*policy.Policy, error) {
 		return nil, err
 	}
 	p.clauses = c.Clauses
-	return policy.Load([]policy.Layer{{Text: c.Cedar, Lists: p.lists}}, bind)
+	return policy.Load([]policy.Layer{{Text: c.Cedar, Lists: c.Lists}}, bind)
 }
 
 func (p *play) servers() map[string]*gate.Server {
