@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ringfence/internal/sys/paths"
 	"ringfence/test/rig"
 )
 
@@ -42,6 +43,9 @@ func TestCrash(t *testing.T) {
 	}
 	s := &scene{home: h, log: t.Logf, rng: rand.New(rand.NewPCG(uint64(seed), 0)), record: newRecord(h)}
 	defer func() {
+		if t.Failed() {
+			t.Logf("the end of the engine's log:\n%s\nof those of clients:\n%s", tail(paths.EngineLog(h.Own)), tail(h.Log()))
+		}
 		if t.Failed() && os.Getenv(keepEnv) != "" {
 			t.Logf("the files are in %s", h.Own)
 			return
@@ -54,6 +58,15 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(s.record.summary())
+}
+
+// tail returns the last lines of a file.
+func tail(name string) []byte {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return text[max(0, len(text)-2000):]
 }
 
 func setting(t *testing.T, name string, otherwise int64) int64 {
