@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,6 +218,9 @@ func compiledText(v compiled) string {
 		if c.English != "" {
 			fmt.Fprintf(&b, "%23s= %s\n", "", c.English)
 		}
+	}
+	if !slices.ContainsFunc(v.Clauses, func(c clauseLine) bool { return c.English != "" }) {
+		b.WriteString("warning: nothing here is enforced, so everything is denied\n")
 	}
 	for _, f := range v.Findings {
 		fmt.Fprintf(&b, "%s: line %d: %s\n", f.Severity, f.Line, f.Message)

@@ -25,6 +25,9 @@ func newDemo(s *streams) *cobra.Command {
 			"person is answered by the story, or with --ask by you.",
 		Annotations: exits(status{codeFailed, "the story did not end as it must"}),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if _, err := findProgram("git"); err != nil {
+				return err
+			}
 			self, err := proc.Executable()
 			if err != nil {
 				return err

@@ -21,7 +21,7 @@ func newEngine(s *streams) *cobra.Command {
 		Use:   "engine",
 		Short: "The process that decides and records",
 		Long: "The engine is the one process of a home that decides, asks and records. It is\n" +
-			"started when a command needs it and ends when no session is open.",
+			"started when a command needs it and ends some minutes after the last session.",
 	}
 	c.AddCommand(newEngineRun(), newEngineStatus(s), newEngineStop(s))
 	return c
@@ -51,13 +51,17 @@ func newEngineStatus(s *streams) *cobra.Command {
 		Use:   "status",
 		Short: "Say whether the engine runs, and what it holds",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return with(c.Context(), connectRunning, func(e *api.Client) error {
+			err := with(c.Context(), connectRunning, func(e *api.Client) error {
 				st, err := e.Status(c.Context())
 				if err != nil {
 					return err
 				}
 				return s.value(st, func() string { return statusText(st) })
 			})
+			if errors.Is(err, api.ErrNotRunning) {
+				return &exitError{code: codeFailed, err: errors.New("no engine runs"), hint: "it is started by the first command that needs it"}
+			}
+			return err
 		},
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func newLedger(s *streams) *cobra.Command {
 		Use:   "ledger",
 		Short: "Read and verify the record of what agents did",
 	}
-	c.AddCommand(newLedgerSessions(s), newLedgerShow(s), newLedgerVerify(s), newLedgerExport(s))
+	c.AddCommand(newLedgerSessions(s), newLedgerShow(s), newLedgerVerify(s), newLedgerExport(s), newLedgerKey(s))
 	return c
 }
 
@@ -178,6 +179,27 @@ func sessionHint(err error) error {
 		return &exitError{code: codeFailed, err: err, hint: `"ringfence ledger sessions" lists them`}
 	}
 	return err
+}
+
+func newLedgerKey(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Print the public key that signs this record",
+		Long: "Print the public key that signs this record. Who has it from you can verify what you\n" +
+			"export: \"ringfence verify --key KEY FILE\".",
+		RunE: func(*cobra.Command, []string) error {
+			home, err := paths.EnsureHome()
+			if err != nil {
+				return err
+			}
+			key, err := keychain.LoadOrCreate(paths.LedgerKey(home))
+			if err != nil {
+				return err
+			}
+			text := keychain.PublicText(key.Public().(ed25519.PublicKey))
+			return s.value(map[string]string{"key": text}, func() string { return text + "\n" })
+		},
+	}
 }
 
 // verdictOf maps a verification to an exit status.

@@ -10,11 +10,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/strictjson"
 	"ringfence/internal/config"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator"
@@ -150,7 +154,38 @@ func readServers(file string, log *slog.Logger) ([]mediator.Server, error) {
 	for _, w := range warnings {
 		log.Warn(file + ":" + w)
 	}
+	if len(servers) == 0 {
+		log.Warn(file + " lists no server, so there is no tool")
+	}
+	for _, srv := range servers {
+		if err := checkBuiltin(srv); err != nil {
+			return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s: server %s: %w", file, srv.Name, err)}
+		}
+	}
 	return servers, nil
+}
+
+// checkBuiltin refuses a built-in server that does not exist.
+func checkBuiltin(srv mediator.Server) error {
+	name := srv.Ringfence.Builtin
+	if name == "" || slices.Contains(builtins(), name) {
+		return nil
+	}
+	hint := "; there are " + strings.Join(builtins(), ", ")
+	if near := strictjson.Nearest(name, builtins()); near != "" {
+		hint = "; did you mean " + strconv.Quote(near) + "?"
+	}
+	return fmt.Errorf("no built-in server is called %q%s", name, hint)
+}
+
+// checkPaths refuses paths of a server that are not there.
+func checkPaths(boxes mediator.Boxes, srv mediator.Server) error {
+	for _, p := range boxes.Paths(srv) {
+		if _, err := os.Stat(p); err != nil {
+			return &exitError{code: codeUsage, err: fmt.Errorf("server %s: looking for one of its paths: %w", srv.Name, err)}
+		}
+	}
+	return nil
 }
 
 func newBoxes(workspace string) (mediator.Boxes, error) {
@@ -191,6 +226,9 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		r.PolicyDir = dir
 	}
 	for _, s := range servers {
+		if err := checkPaths(boxes, s); err != nil {
+			return r, err
+		}
 		argv, err := boxes.Argv(s)
 		if err != nil {
 			return r, err

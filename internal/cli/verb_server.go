@@ -38,6 +38,9 @@ func newServer(s *streams) *cobra.Command {
 	return c
 }
 
+// builtins are the names of the built-in servers.
+func builtins() []string { return []string{"fetch", "filesystem", "git"} }
+
 type serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, roots []string) error
 
 func newBuiltin(s *streams, name, short string, f serve) *cobra.Command {

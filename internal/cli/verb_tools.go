@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -38,7 +39,7 @@ func newToolsList(s *streams) *cobra.Command {
 				return s.value(pins, func() string {
 					var b strings.Builder
 					for _, p := range pins {
-						fmt.Fprintf(&b, "%-9s %.12s  %s.%s\n", p.Status, p.Hash, p.Server, p.Tool)
+						fmt.Fprintf(&b, "%-9s %.16s  %s.%s\n", p.Status, p.Hash, p.Server, p.Tool)
 					}
 					if len(pins) == 0 {
 						return "No definition waits; those shipped with us need no review.\n"
@@ -107,7 +108,11 @@ func newToolsPin(s *streams) *cobra.Command {
 				return &exitError{code: codeUsage, err: fmt.Errorf("%q is no tool: it is SERVER.TOOL", args[0])}
 			}
 			return with(c.Context(), connect, func(e *api.Client) error {
-				p, err := e.ToolsPin(c.Context(), api.PinRequest{Server: server, Tool: tool, Hash: args[1], Approve: !reject})
+				hash, err := wholeHash(c.Context(), e, server, tool, args[1])
+				if err != nil {
+					return err
+				}
+				p, err := e.ToolsPin(c.Context(), api.PinRequest{Server: server, Tool: tool, Hash: hash, Approve: !reject})
 				if err != nil {
 					return answerError(err)
 				}
@@ -117,6 +122,27 @@ func newToolsPin(s *streams) *cobra.Command {
 	}
 	c.Flags().BoolVar(&reject, "reject", false, "reject it")
 	return c
+}
+
+// minHash is how many digits of a hash name it: 64 bits, which nobody can make a
+// second definition for.
+const minHash = 16
+
+// wholeHash completes the beginning of a hash to that of the definition that waits.
+func wholeHash(ctx context.Context, e *api.Client, server, tool, hash string) (string, error) {
+	if len(hash) < minHash {
+		return "", &exitError{code: codeUsage, err: fmt.Errorf("%q is too short for a hash: give at least %d digits", hash, minHash)}
+	}
+	pins, err := e.ToolsList(ctx, api.ToolQuery{Server: server, Tool: tool})
+	if err != nil {
+		return "", err
+	}
+	for _, p := range pins {
+		if strings.HasPrefix(p.Hash, hash) {
+			return p.Hash, nil
+		}
+	}
+	return hash, nil
 }
 
 func toolQuery(args []string) api.ToolQuery {

@@ -66,6 +66,8 @@ func exportText(v ledger.Verification) string {
 func trustedKeys(given []string) ([]ed25519.PublicKey, error) {
 	var keys []ed25519.PublicKey
 	for _, text := range given {
+		// The line of an export that names its key is accepted as it stands there.
+		text = strings.TrimPrefix(text, "key ")
 		key, err := keychain.ParsePublic(text)
 		if err != nil {
 			data, readErr := os.ReadFile(text)

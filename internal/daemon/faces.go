@@ -34,7 +34,10 @@ func (f deskFace) Ask(ctx context.Context, q gate.Question) (gate.Answer, error)
 		dq.Deadline = f.now().Add(q.Wait)
 	}
 	a, err := f.desk.Ask(ctx, dq)
-	out := gate.Answer{ID: a.Question, Approved: err == nil && a.Approved, Token: a.Token, Code: act.CodeRefused}
+	out := gate.Answer{ID: a.Question, Approved: err == nil && a.Approved, Token: a.Token}
+	if !out.Approved {
+		out.Code = act.CodeRefused
+	}
 	for _, v := range a.Votes {
 		out.By = append(out.By, voter(v))
 	}

@@ -94,6 +94,15 @@ func (b Boxes) Shown(s Server, argv []string) []string {
 	return shown
 }
 
+// Paths returns what s may reach beside the workspace, as absolute paths.
+func (b Boxes) Paths(s Server) []string {
+	var all []string
+	for _, p := range s.Ringfence.Paths {
+		all = append(all, b.absolute(p))
+	}
+	return all
+}
+
 // Dir returns the working directory of s.
 func (b Boxes) Dir(s Server) string {
 	if s.Cwd == "" {

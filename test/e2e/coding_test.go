@@ -85,6 +85,9 @@ func TestCodingTask(t *testing.T) {
 	if n := asked(); n > 2 {
 		t.Errorf("a person was asked %d times, more than 2", n)
 	}
+	if answers := p.ok("ledger", "show", "--type", "answer", "--json"); strings.Contains(answers, "refused") || strings.Count(answers, `"approved":true`) != asked() {
+		t.Errorf("the answers on record are\n%s", answers)
+	}
 	denied := 0
 	for _, c := range p.calls() {
 		if strings.Contains(c, " deny") {
