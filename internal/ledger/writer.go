@@ -43,6 +43,7 @@ type writer struct {
 // A draft is what one transaction will add to a writer.
 type draft struct {
 	writer                   // a copy, whose chains are still the writer's
+	from    int64            // entries that are in the database
 	changed map[string]chain // and these have changed, or have been read
 
 	boot     int64
@@ -153,7 +154,7 @@ func (l *Ledger) tryCommit(ctx context.Context, group []*request, refused map[*r
 		if err := l.w.agree(ctx, tx); err != nil {
 			return err
 		}
-		d = &draft{writer: l.w, changed: map[string]chain{}, boot: l.boot}
+		d = &draft{writer: l.w, from: l.w.tree.size, changed: map[string]chain{}, boot: l.boot}
 		d.tailSIDs = slices.Clip(d.tailSIDs)
 		for _, r := range group {
 			if err := d.take(ctx, tx, r, l.now); errors.Is(err, ErrEnded) {
@@ -249,7 +250,7 @@ func (d *draft) chain(ctx context.Context, tx *sql.Tx, session string) (c chain,
 		c, ok = d.chains[session]
 	}
 	if !ok {
-		c, err = findChain(ctx, tx, session, d.tree.size)
+		c, err = findChain(ctx, tx, session, d.from)
 		d.changed[session] = c
 	}
 	return c, err
