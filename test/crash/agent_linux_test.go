@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"ringfence/internal/act"
 	"ringfence/test/rig"
 )
 
@@ -100,14 +99,14 @@ func (a *agent) work(ctx context.Context, m *rig.MCP, hand string) {
 			a.scene.fault(fmt.Errorf("%s %s: %w", c.tool, c.path, err))
 			return
 		}
-		if a.scene.record.answered(c, r) {
+		ok, err := a.scene.record.answered(c, r)
+		if err != nil {
+			a.scene.fault(err)
+			return
+		}
+		if ok {
 			a.done.Add(1)
 			a.scene.ack()
-		}
-		if r.Code == string(act.CodeUnknown) { // the next engine has not seen the list yet
-			if _, err := m.Tools(calm); err != nil && !errors.Is(err, rig.ErrGone) {
-				a.scene.fault(fmt.Errorf("listing tools: %w", err))
-			}
 		}
 	}
 }

@@ -71,22 +71,24 @@ func newRecord(h *rig.Home) *record {
 }
 
 // answered takes in what an agent was told of a call, and reports whether it was
-// what it should be. While something is down a call may come to nothing.
-func (r *record) answered(c call, res rig.Result) bool {
+// what it should be. While something is down a call may come to nothing, for a
+// reason that says so; any other answer is an error.
+func (r *record) answered(c call, res rig.Result) (ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	code := act.Code(res.Code)
 	switch {
 	case !res.IsError && !c.outside:
 		r.written = append(r.written, c.path)
-		return true
-	case res.IsError && c.outside && (res.Code == string(act.CodePolicy) || res.Code == string(act.CodeTripwire)):
+		return true, nil
+	case res.IsError && c.outside && (code == act.CodePolicy || code == act.CodeTripwire):
 		r.denied[res.Ticket] = c.path
-		return true
-	case !res.IsError:
-		r.written = append(r.written, c.path) // which the check then finds
+		return true, nil
+	case res.IsError && (code == act.CodeInternal || code == act.CodeEvidence || code == "unavailable"):
+		r.shrugs[res.Code+": "+res.Text]++
+		return false, nil
 	}
-	r.shrugs[res.Code+": "+res.Text]++
-	return false
+	return false, fmt.Errorf("the answer to %s %s is %+v", c.tool, c.path, res)
 }
 
 // check reads what is new in the record and holds it against the world. Last
