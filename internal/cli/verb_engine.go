@@ -83,7 +83,8 @@ func newEngineStop(s *streams) *cobra.Command {
 		Short: "End the engine",
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := with(c.Context(), connectRunning, func(e *api.Client) error { return e.Stop(c.Context(), force) })
-			if err != nil {
+			// An engine that ends may be gone before its answer has come.
+			if err != nil && !errors.Is(err, api.ErrUnreachable) {
 				return err
 			}
 			if err := awaitEnd(c.Context()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,9 @@ func newLedgerShow(s *streams) *cobra.Command {
 			"entry exactly as it is stored and hashed.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if tail < 0 {
+				return &exitError{code: codeUsage, err: fmt.Errorf("--tail %d: there is no such number of entries", tail)}
+			}
 			q := api.LedgerQuery{Kind: kind, Tail: tail}
 			if len(args) == 1 {
 				q.Session = args[0]
@@ -221,9 +225,16 @@ func answerError(err error) error {
 	return err
 }
 
+func count(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatUint(n, 10) + " " + many
+}
+
 func verificationText(v api.Verification) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d entries in %d sessions\n", v.Status, v.Entries, v.Sessions)
+	fmt.Fprintf(&b, "%s: %s in %s\n", v.Status, count(v.Entries, "entry", "entries"), count(uint64(v.Sessions), "session", "sessions"))
 	if v.Root != "" {
 		fmt.Fprintf(&b, "root %s\n", v.Root)
 	}
