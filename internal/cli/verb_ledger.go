@@ -225,7 +225,7 @@ func answerError(err error) error {
 	return err
 }
 
-func count(n uint64, one, many string) string {
+func plural(n uint64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -234,7 +234,7 @@ func count(n uint64, one, many string) string {
 
 func verificationText(v api.Verification) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s in %s\n", v.Status, count(v.Entries, "entry", "entries"), count(uint64(v.Sessions), "session", "sessions"))
+	fmt.Fprintf(&b, "%s: %s in %s\n", v.Status, plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
 	if v.Root != "" {
 		fmt.Fprintf(&b, "root %s\n", v.Root)
 	}
