@@ -291,3 +291,41 @@ func TestAnnotationByPackage(t *testing.T) {
 		}
 	}
 }
+
+// TestSelfApprovalOnRecord: whoever waits cannot approve, and that it was tried is
+// on record.
+func TestSelfApprovalOnRecord(t *testing.T) {
+	f := newFixture(t).start(Options{})
+	c := f.client()
+	r := f.request()
+	r.Ask = api.AskDesk
+	s, err := c.OpenSession(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	decided := make(chan error, 1)
+	go func() {
+		_, err := s.Decide(ctx, act.Request{
+			Verb: act.VerbEffect, Direct: []act.Effect{{Kind: act.Create, Resource: act.Resource{Text: "a"}}},
+		})
+		decided <- err
+	}()
+	watching, stop := context.WithCancel(context.Background())
+	err = c.WatchQuestions(watching, func(ev api.QuestionEvent) error {
+		defer stop()
+		err := c.Answer(context.Background(), ev.Question.ID, api.Choice{Yes: true, Mark: ev.Question.Mark})
+		if !errors.Is(err, api.ErrRefused) {
+			t.Errorf("approving one's own question: %v", err)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if got := f.entries(c, s.Opened().Session); !slices.Contains(got, "answer-refused") {
+		t.Errorf("on record: %q", got)
+	}
+	cancel()
+	<-decided
+}

@@ -94,17 +94,27 @@ func (e *Engine) Question(_ context.Context, _ api.Caller, id string) (api.Quest
 	return question(q), nil
 }
 
-// AnswerQuestion takes the choice of the person at the other end.
-func (e *Engine) AnswerQuestion(_ context.Context, c api.Caller, id string, choice api.Choice) error {
+// AnswerQuestion takes the choice of the person at the other end. That somebody
+// tried who may not is on record.
+func (e *Engine) AnswerQuestion(ctx context.Context, c api.Caller, id string, choice api.Choice) error {
+	q, _ := e.desk.Get(id) // the answer says if there is none
 	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark})
 	switch {
 	case errors.Is(err, desk.ErrGone):
 		return api.Errorf(api.CodeNotFound, "question %s: %v", id, err)
+	case errors.Is(err, desk.ErrSelf), errors.Is(err, desk.ErrRole):
+		told := e.append(ctx, q.Session, entryAttempt, map[string]any{
+			"question": id, "by": person(identity(c.Peer), choice.Yes), "refused": err.Error(),
+		})
+		return errors.Join(api.Errorf(api.CodeRefused, "question %s: %v", id, err), told)
 	case err != nil:
 		return api.Errorf(api.CodeRefused, "question %s: %v", id, err)
 	}
 	return nil
 }
+
+// entryAttempt is an answer that was not taken, because whoever gave it may not.
+const entryAttempt = "answer-refused"
 
 // WatchQuestions sends what happens at the desk until ctx ends.
 func (e *Engine) WatchQuestions(ctx context.Context, _ api.Caller, send func(api.QuestionEvent) error) error {
