@@ -327,5 +327,7 @@ func TestSelfApprovalOnRecord(t *testing.T) {
 		t.Errorf("on record: %q", got)
 	}
 	cancel()
-	<-decided
+	if err := <-decided; err == nil {
+		t.Error("a call that nobody answered was decided without an error")
+	}
 }
