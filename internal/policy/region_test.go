@@ -35,17 +35,17 @@ func TestTree(t *testing.T) {
 	})
 }
 
-// untilTold checks property until it has met something that is allowed. By chance a
+// untilTold checks property until it has met a case that it is about. By chance a
 // hundred policies may allow nothing, and then the property says nothing.
-func untilTold(t *testing.T, allowed *int, property func(*rapid.T)) {
+func untilTold(t *testing.T, met *int, property func(*rapid.T)) {
 	t.Helper()
 	for range 50 {
 		rapid.Check(t, property)
-		if *allowed > 0 || t.Failed() {
+		if *met > 0 || t.Failed() {
 			return
 		}
 	}
-	t.Error("nothing was allowed: the test says nothing")
+	t.Error("no case was met: the test says nothing")
 }
 
 // TestNetwork is reading 5: where a page may be fetched or sent to, its host may
@@ -112,7 +112,7 @@ func TestOrder(t *testing.T) {
 // approving all that was asked for allows.
 func TestMoreApproval(t *testing.T) {
 	asked := 0
-	rapid.Check(t, func(t *rapid.T) {
+	untilTold(t, &asked, func(t *rapid.T) {
 		p := policyGen(t)
 		for range 20 {
 			q := queryGen().Draw(t, "query")
@@ -130,7 +130,4 @@ func TestMoreApproval(t *testing.T) {
 			}
 		}
 	})
-	if asked == 0 {
-		t.Error("nobody was asked: the test says nothing")
-	}
 }
