@@ -111,7 +111,7 @@ func callRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.M
 		b.add(r)
 		if c.tool == "write_file" {
 			b.add(row{
-				What: "the same, its tail", Ours: [2]string{"", span(mine.p99())}, Name: "the server called directly",
+				What: "stdio call that mutates, its tail", Ours: [2]string{"", span(mine.p99())}, Name: "the server called directly",
 				Beside: [2]string{"", span(theirs.p99())}, Ratio: float64(mine.p99()) / float64(theirs.p99()),
 				Figure: "added p99 " + span(mine.p99()-theirs.p99()), Reach: "≤ 2 ms", Met: mine.p99()-theirs.p99() <= 2*time.Millisecond,
 			})
