@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"ringfence/internal/act/strictjson"
 )
 
 // unknownCommand is the error of calling the group c with args.
@@ -50,38 +52,13 @@ func usageHint(c *cobra.Command) string {
 	return fmt.Sprintf("%q shows what is accepted", c.CommandPath()+" --help")
 }
 
-// nearest returns the name that word begins, else the one that the fewest edits
-// lead to from word, if these are at most a third of its letters; else "".
+// nearest returns the name that word begins, else the one that was probably meant by
+// it; "" if none is near.
 func nearest(word string, names []string) string {
-	best, least := "", 0
 	for _, n := range names {
 		if len(word) > 2 && strings.HasPrefix(n, word) {
 			return n
 		}
-		d := distance(word, n)
-		if d <= (len(n)+2)/3 && (best == "" || d < least) {
-			best, least = n, d
-		}
 	}
-	return best
-}
-
-// distance is the Levenshtein distance of a and b, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
+	return strictjson.Nearest(word, names)
 }
