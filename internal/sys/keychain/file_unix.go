@@ -26,7 +26,7 @@ func checkFile(fi fs.FileInfo) error {
 	case fi.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("%w: others may use it (mode %04o, want 0600)", ErrUnsafeFile, fi.Mode().Perm())
 	case st.Nlink != 1:
-		return fmt.Errorf("%w: it has %d names", ErrUnsafeFile, st.Nlink)
+		return errSeveralNames
 	}
 	return nil
 }

@@ -39,3 +39,21 @@ func TestUnsafeFiles(t *testing.T) {
 		}
 	}
 }
+
+// A creator that was killed between giving the key its name and removing the
+// temporary one must not leave a home that no engine can start in.
+func TestCreatorKilledBetweenItsTwoNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "k")
+	want, err := LoadOrCreate(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(path, filepath.Join(filepath.Dir(path), ".key-123.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got, err := LoadOrCreate(path); err != nil || !got.Equal(want) {
+			t.Fatalf("%v; want the same key", err)
+		}
+	}
+}

@@ -10,7 +10,7 @@
 //	    written or put there: wrong owner, group or world bits, a link, several
 //	    names.
 //	K2  A key file is complete or absent; of several processes that create it at
-//	    once all end up with the same key.
+//	    once, one of them killed half way, all others end up with the same key.
 //	K3  Each key has exactly one text. Any other spelling is refused.
 package keychain
 
@@ -33,6 +33,7 @@ const (
 	privatePrefix = "ringfence-key/v1 ed25519 "
 	publicPrefix  = "ringfence-pub/v1 ed25519 "
 	maxFile       = 256 // bytes; the text of a private key has 70
+	tempPattern   = ".key-*.tmp"
 )
 
 // ErrUnsafeFile marks a key file that others can reach (K1). Tell the person:
@@ -44,13 +45,51 @@ var ErrUnsafeFile = errors.New("unsafe key file")
 // is one line: "ringfence-key/v1 ed25519 " and the RFC 8032 seed in base64.
 func LoadOrCreate(path string) (ed25519.PrivateKey, error) {
 	key, err := load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return key, err
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("creating key %s: %w", path, err)
+		}
+		key, err = load(path)
 	}
-	if err := create(path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("creating key %s: %w", path, err)
+	if errors.Is(err, errSeveralNames) {
+		if err := dropCreatorsName(path); err != nil {
+			return nil, fmt.Errorf("finishing the creation of key %s: %w", path, err)
+		}
+		key, err = load(path)
 	}
-	return load(path)
+	return key, err
+}
+
+// errSeveralNames is the one unsafe state that [create] itself passes through.
+var errSeveralNames = fmt.Errorf("%w: it has several names", ErrUnsafeFile)
+
+// dropCreatorsName removes the temporary name that the creator of the key at
+// path still has to remove, or will not any more because it was killed. Any
+// other second name stays, and the key refused.
+func dropCreatorsName(path string) error {
+	dir := filepath.Dir(path)
+	key, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if ours, err := filepath.Match(tempPattern, f.Name()); err != nil || !ours {
+			continue
+		}
+		temp := filepath.Join(dir, f.Name())
+		fi, err := os.Lstat(temp)
+		if err == nil && os.SameFile(fi, key) {
+			err = os.Remove(temp)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its creator was quicker
+			return err
+		}
+	}
+	return syncDir(dir)
 }
 
 // load reads and checks the file at path.
@@ -99,7 +138,7 @@ func create(path string) error {
 	if _, err := rand.Read(seed); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".key-*.tmp") // O_EXCL, mode 0600
+	f, err := os.CreateTemp(dir, tempPattern) // O_EXCL, mode 0600
 	if err != nil {
 		return err
 	}
@@ -108,7 +147,9 @@ func create(path string) error {
 	if err == nil {
 		err = os.Link(f.Name(), path)
 	}
-	err = errors.Join(err, os.Remove(f.Name()))
+	if removeErr := os.Remove(f.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // a reader was quicker
+		err = errors.Join(err, removeErr)
+	}
 	if err != nil {
 		return err
 	}
