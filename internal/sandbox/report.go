@@ -38,6 +38,13 @@ type Report struct {
 	Enforced []string `json:"enforced,omitempty"` // read back from the kernel, or proved by trying
 	Inferred []string `json:"inferred,omitempty"` // follows from what was set, could not be read back
 	Missing  []string `json:"missing,omitempty"`  // the Spec needs it and it is not in force
+	// Evidence says, by layer, what the kernel answered: "Seccomp: 2, 1 filter in
+	// /proc/<pid>/status", "inode 4026532250, ours is 4026531836". For a missing
+	// layer it says why, and how to get it.
+	Evidence map[string]string `json:"evidence,omitempty"`
+	// Image names what the box's file system was made from, by digest, where a
+	// tier has images.
+	Image string `json:"image,omitempty"`
 	// Permissive says that an operator chose to go on although the box could not
 	// be built as its Spec says.
 	Permissive bool `json:"permissive,omitempty"`

@@ -71,11 +71,31 @@ type Box interface {
 	// Terminate asks the first process of the box to end, as far as the tier can
 	// ask (SIGTERM). Nothing has to come of it; Kill does not ask.
 	Terminate() error
+	// Signal sends a signal to the first process of the box, as far as the tier
+	// can. On a box that has ended it does nothing.
+	Signal(number int) error
+	// Denials returns what was refused in the box so far, oldest first, at most
+	// [MaxDenials]. Refusals that the kernel makes without telling are not in it.
+	Denials() []Denial
 	// Kill ends every process of the box and returns when they are gone. On a
 	// box that has ended it does nothing.
 	Kill() error
 	// Report says what is enforced. It does not change while the box runs.
 	Report() Report
+}
+
+// MaxDenials is how many denials a box keeps; more are counted in the last one.
+const MaxDenials = 256
+
+// A Denial is one thing that was refused in a box.
+type Denial struct {
+	Op     string `json:"op"`            // "create", "write", "delete", "rename", "link", "connect", or the name of a system call
+	Object string `json:"object"`        // path, address, or what else it was about
+	Rule   string `json:"rule"`          // what refused it, for people: "files that the host runs later are held"
+	Fix    string `json:"fix,omitempty"` // the flag or clause that would allow it, "" if nothing does
+	// Observed is false where what happened was deduced, from a status or a limit.
+	Observed bool `json:"observed"`
+	Count    int  `json:"count"` // how often, at least 1
 }
 
 // A Cause says why a box ended.

@@ -61,6 +61,12 @@ type Spec struct {
 	Workspace Workspace
 	ReadOnly  []string // files and trees that may be read and executed
 	ReadWrite []string // files and trees that may be read and changed
+	// LaterWritable lets the box make, change and remove, in what is writable,
+	// files that the host will execute later (the class "runs-later" of package
+	// places: git hooks and configuration, shell start-up files, settings of
+	// editors and agents, …). Otherwise they are held like Held, at any depth and
+	// also where they do not exist yet; git itself keeps working.
+	LaterWritable bool
 	// Held are paths within what is writable that can be neither changed nor
 	// replaced nor moved, nor can their parents be; a held path that does not
 	// exist cannot be made.
@@ -74,6 +80,16 @@ type Spec struct {
 	// Files are handed to the program as descriptors 3, 4, …: the channels of
 	// our own that no other layer need allow. They stay open in the caller.
 	Files []*os.File
+	// Stdin, Stdout and Stderr, where set, are the program's streams, and the Box
+	// then has an empty stream in their place. They stay open in the caller. A
+	// terminal as Stdin becomes the controlling terminal of the box's session: it
+	// must be one made for the box, never that of the person.
+	Stdin, Stdout, Stderr *os.File
+	// Confirm, if set, is called once, when the box is complete and its Report
+	// was read back, before the program starts in it: the place to put the Report
+	// on record. If it returns an error the program never runs, nothing is left
+	// behind, and Start returns that error, wrapping ErrNotBuilt too.
+	Confirm func(Report) error
 }
 
 // Unlimited lifts, in a Limits, what the profile would set. It must be said.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"ringfence/test/rig"
@@ -58,7 +59,11 @@ func callsOfFiles(ctx context.Context, b *bench, h *rig.Home) error {
 	if err != nil {
 		return errors.Join(err, direct.Close())
 	}
-	return errors.Join(callRows(ctx, b, h, through, direct, small), through.Close(), direct.Close())
+	relay, err := startRelays(ctx, b, h)
+	if err == nil {
+		err = errors.Join(callRows(ctx, b, h, through, direct, relay, small), relay.close())
+	}
+	return errors.Join(err, through.Close(), direct.Close())
 }
 
 // behindUs starts us in front of servers, where anything in the workspace is
@@ -82,7 +87,7 @@ func behindUs(ctx context.Context, h *rig.Home, servers map[string]any) (*rig.MC
 	return m, nil
 }
 
-func callRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.MCP, small string) error {
+func callRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.MCP, relay *relays, small string) error {
 	read := fmt.Appendf(nil, `{"path":%q}`, small)
 	write := fmt.Appendf(nil, `{"path":%q,"content":"another line of text\n"}`, filepath.Join(h.Work, "other.txt"))
 	outside := fmt.Appendf(nil, `{"path":%q}`, filepath.Join(h.Person, "outside.txt"))
@@ -91,17 +96,27 @@ func callRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.M
 		args, beside json.RawMessage
 		deny         bool
 		limit        time.Duration
+		relay        *rig.MCP
+		floor        string
 	}{
-		{"stdio call that observes: the entry is written first", "read_text_file", read, read, false, 150 * time.Microsecond},
-		{"stdio call that mutates: the entry is on disk first", "write_file", write, write, false, time.Millisecond},
-		{"stdio call that is denied", "read_text_file", outside, read, true, 200 * time.Microsecond},
+		{
+			"stdio call that observes: the entry is written first", "read_text_file", read, read, false, 150 * time.Microsecond,
+			relay.pass, "a relay that does nothing, in our place",
+		},
+		{"stdio call that mutates: the entry is on disk first", "write_file", write, write, false, time.Millisecond, relay.pass, ""},
+		{
+			"stdio call that is denied", "read_text_file", outside, read, true, 200 * time.Microsecond,
+			relay.deny, "a relay that denies, in our place",
+		},
 	} {
 		ours, beside := caller{through, c.tool, c.args, c.deny}, caller{direct, c.tool, c.beside, false}
-		mine, theirs, err := inTurn(ctx, b.times(3000),
-			func() error { return ours.call(ctx) }, func() error { return beside.call(ctx) })
+		idle := caller{c.relay, c.tool, c.args, c.deny}
+		took, err := allInTurn(ctx, b.times(3000), func() error { return ours.call(ctx) },
+			func() error { return beside.call(ctx) }, func() error { return idle.call(ctx) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.what, err)
 		}
+		mine, theirs, least := took[0], took[1], took[2]
 		r := latency(c.what, mine, "the server called directly", theirs)
 		if c.deny {
 			r = r.within(mine.p50(), c.limit)
@@ -110,13 +125,29 @@ func callRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.M
 		}
 		b.add(r)
 		if c.tool == "write_file" {
-			b.add(row{
-				What: "stdio call that mutates, its tail", Ours: [2]string{"", span(mine.p99())}, Name: "the server called directly",
-				Beside: [2]string{"", span(theirs.p99())}, Ratio: float64(mine.p99()) / float64(theirs.p99()),
-				Figure: "added p99 " + span(mine.p99()-theirs.p99()), Reach: "≤ 2 ms", Met: mine.p99()-theirs.p99() <= 2*time.Millisecond,
-			})
+			b.add(tail(mine, theirs))
+		}
+		what, _, _ := strings.Cut(c.what, ":")
+		b.add(besideRelay(what, mine, least))
+		if c.floor != "" {
+			b.add(floorRow(c.floor, least, theirs, c.deny))
 		}
 	}
+	return errors.Join(hops(ctx, b, relay), crowdRows(ctx, b, h, through, direct, read))
+}
+
+// tail is the row about the slowest calls that mutate.
+func tail(mine, theirs series) row {
+	more := mine.p99() - theirs.p99()
+	return row{
+		What: "stdio call that mutates, its tail", Ours: [2]string{"", span(mine.p99())}, Name: "the server called directly",
+		Beside: [2]string{"", span(theirs.p99())}, Ratio: float64(mine.p99()) / float64(theirs.p99()),
+		Figure: "added p99 " + span(more), Reach: "≤ 2 ms", Met: more <= 2*time.Millisecond,
+	}
+}
+
+// crowdRows measures many calls in flight on one connection.
+func crowdRows(ctx context.Context, b *bench, h *rig.Home, through, direct *rig.MCP, read json.RawMessage) error {
 	for _, c := range []struct {
 		what, tool string
 		args       json.RawMessage

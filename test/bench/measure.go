@@ -35,40 +35,49 @@ const (
 	turn       = 200 * time.Microsecond
 )
 
-// inTurn does two things in turn, n turns each and each of them first every
-// second time, and returns what they took each time. What is quick is done a few
-// times in a turn, so that it does not only find what the other left in the
-// caches of the processor. Before that it does both a few times.
+// inTurn does two things in turn, n turns each, and returns what they took each
+// time.
 func inTurn(ctx context.Context, n int, ours, beside func() error) (a, b series, err error) {
+	took, err := allInTurn(ctx, n, ours, beside)
+	if err != nil {
+		return nil, nil, err
+	}
+	return took[0], took[1], nil
+}
+
+// allInTurn does things in turn, n turns each, and returns what each took each
+// time. Each is as often first, and as often behind each other. What is quick is
+// done a few times in a turn, so that it does not only find what the others left
+// in the caches of the processor. Before that it does all a few times.
+func allInTurn(ctx context.Context, n int, things ...func() error) ([]series, error) {
 	for range max(1, n/20) {
-		if err := ours(); err != nil {
-			return nil, nil, err
-		}
-		if err := beside(); err != nil {
-			return nil, nil, err
+		for _, do := range things {
+			if err := do(); err != nil {
+				return nil, err
+			}
 		}
 	}
+	took, order := make([]series, len(things)), make([]int, len(things))
 	for i := range n {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		order := []struct {
-			took *series
-			do   func() error
-		}{{&a, ours}, {&b, beside}}
-		if i%2 == 1 {
+		for k := range order {
+			order[k] = (i + k) % len(order)
+		}
+		if i/len(order)%2 == 1 {
 			slices.Reverse(order)
 		}
 		for _, o := range order {
 			began := time.Now()
 			for k := 0; k == 0 || k < mostInTurn && time.Since(began) < turn; k++ {
-				if err := timed(o.took, o.do); err != nil {
-					return nil, nil, err
+				if err := timed(&took[o], things[o]); err != nil {
+					return nil, err
 				}
 			}
 		}
 	}
-	return a, b, nil
+	return took, nil
 }
 
 func timed(s *series, f func() error) error {

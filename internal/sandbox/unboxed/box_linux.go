@@ -250,6 +250,22 @@ func (b *box) Terminate() error {
 	return nil
 }
 
+// Signal implements [sandbox.Box].
+func (b *box) Signal(number int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reaped {
+		return nil
+	}
+	if err := b.cmd.Process.Signal(syscall.Signal(number)); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signalling: %w", err)
+	}
+	return nil
+}
+
+// Denials implements [sandbox.Box]: nothing is refused here.
+func (b *box) Denials() []sandbox.Denial { return nil }
+
 // Kill implements [sandbox.Box].
 func (b *box) Kill() error {
 	if err := b.kill(sandbox.CauseKill); err != nil {
