@@ -28,7 +28,8 @@ func newEngine(s *streams) *cobra.Command {
 }
 
 func newEngineRun() *cobra.Command {
-	return &cobra.Command{
+	var started bool
+	c := &cobra.Command{
 		Use:    "run",
 		Short:  "Be the engine of this home until idle",
 		Hidden: true,
@@ -37,13 +38,15 @@ func newEngineRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version})
+			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version}, started)
 			if errors.Is(err, ipc.ErrLocked) {
 				return nil
 			}
 			return err
 		},
 	}
+	c.Flags().BoolVar(&started, daemon.FlagStarted, false, "say on the pipe that is descriptor 3 how it went")
+	return c
 }
 
 func newEngineStatus(s *streams) *cobra.Command {

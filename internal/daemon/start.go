@@ -15,8 +15,13 @@ import (
 )
 
 // readyFD is the descriptor on which an engine tells who started it how that
-// went: one line, "ready", "locked" or "error: …".
+// went: one line, "ready", "locked" or "error: …". It means something only with
+// [FlagStarted]: of a process that a person starts it can be anything.
 const readyFD = 3
+
+// FlagStarted is the flag of "ringfence engine run", without its dashes, that
+// [Starter] alone gives.
+const FlagStarted = "started"
 
 // Starter returns what starts the engine of home as a process of its own. It
 // returns when the engine listens, or when another process is the engine.
@@ -32,7 +37,7 @@ func Starter(home string) func(ctx context.Context) error {
 		}
 		defer r.Close()
 		child, err := proc.Detach(proc.Command{
-			Argv: []string{self, "engine", "run"}, Env: paths.EngineEnvironment(home), Dir: "/",
+			Argv: []string{self, "engine", "run", "--" + FlagStarted}, Env: paths.EngineEnvironment(home), Dir: "/",
 			Log: paths.EngineLog(home), Files: []*os.File{w},
 		})
 		if closeErr := w.Close(); err == nil {
@@ -56,13 +61,35 @@ func Starter(home string) func(ctx context.Context) error {
 	}
 }
 
-// Serve is what the process that [Starter] starts does: it runs the engine and
-// tells the starter how that went.
-func Serve(ctx context.Context, o Options) error {
-	tell := os.NewFile(readyFD, "ready")
+// Serve is what "ringfence engine run" does. started says that [Starter] started
+// this process: it is then told how that went.
+func Serve(ctx context.Context, o Options, started bool) error {
+	if !started {
+		return Run(ctx, o)
+	}
+	tell, err := toStarter(os.NewFile(readyFD, "ready"))
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, tell)
+}
+
+// toStarter returns f if it can be what a starter reads.
+func toStarter(f *os.File) (io.WriteCloser, error) {
+	info, err := f.Stat()
+	if err == nil && info.Mode().Type() != os.ModeNamedPipe {
+		err = fmt.Errorf("it is no pipe (%v)", info.Mode())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the pipe of who started this engine, which --%s promises: %w", FlagStarted, err)
+	}
+	return f, nil
+}
+
+func serve(ctx context.Context, o Options, tell io.WriteCloser) error {
 	said := false
 	say := func(line string) {
-		if tell != nil && !said {
+		if !said {
 			said = true
 			// A starter that went away does not mind.
 			_, _ = io.WriteString(tell, line+"\n")
