@@ -43,6 +43,26 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendIdle is an append by a process that has slept before, as an
+// engine has: threads must be woken. Only the quantiles are of the append.
+func BenchmarkAppendIdle(b *testing.B) {
+	for _, durable := range []bool{true, false} {
+		b.Run(fmt.Sprintf("durable=%v", durable), func(b *testing.B) {
+			l := benchLedger(b)
+			var took []time.Duration
+			for b.Loop() {
+				time.Sleep(time.Millisecond)
+				start := time.Now()
+				if _, err := l.Append(b.Context(), durable, Entry{"s", "decision", []byte(benchBody)}); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+			}
+			reportQuantiles(b, took)
+		})
+	}
+}
+
 func BenchmarkAppendGrouped(b *testing.B) {
 	for _, writers := range []int{16, 128, 512} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
