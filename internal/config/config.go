@@ -9,8 +9,10 @@
 //
 //	C1  What the file says is understood whole or refused with its line and
 //	    column; a missing file is every default.
-//	C2  A variable can only tighten or be cosmetic: the environment may have been
-//	    set up by the agent's own configuration.
+//	C2  A variable can only tighten, be cosmetic, or say what the file leaves open:
+//	    the environment may have been set up by the agent's own configuration. The
+//	    one that loosens, RINGFENCE_SANDBOX_PERMISSIVE, is in every record that it
+//	    touches, and the file can forbid it.
 //	C3  The file is refused if others may write to it.
 package config
 
@@ -46,6 +48,8 @@ type Config struct {
 	Idle time.Duration
 	// Policies are the layers that apply to every session.
 	Policies Policies
+	// Box says what confines.
+	Box Box
 	// Log is what the engine prints to its log. Default slog.LevelWarn.
 	Log slog.Level
 }
@@ -91,6 +95,7 @@ type file struct {
 	Approvers map[string][]string `json:"approvers"` // role → names
 	Idle      *seconds            `json:"idle"`
 	Policies  *policies           `json:"policies"`
+	Box       *box                `json:"box"`
 	Log       *string             `json:"log"`
 }
 

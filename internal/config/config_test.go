@@ -99,6 +99,10 @@ func TestEffects(t *testing.T) {
 		!slices.Equal(c.Approvers["alice"], []string{"owner", "security"}) || !slices.Equal(c.Approvers["1000"], []string{"owner"}) {
 		t.Errorf("got %+v", c)
 	}
+	c, _, err = load(filepath.Join(root, "box"), noEnv)
+	if want := (Box{"container", false, Container{"debian:12", "podman", 1 << 30, 1.5, time.Minute, ""}}); err != nil || c.Box != want {
+		t.Errorf("got %+v, %v", c.Box, err)
+	}
 	c, _, err = load(filepath.Join(root, "environment-tightens"), func(k string) (string, bool) {
 		if k != EnvAsk {
 			return "", false

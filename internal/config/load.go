@@ -37,6 +37,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 		l.approvers(f.Approvers),
 		l.idle(f.Idle),
 		l.policies(f.Policies),
+		l.box(f.Box, env),
 		l.log(f.Log, env),
 	)
 }
