@@ -48,6 +48,11 @@ type Options struct {
 	UserHome string
 	// Ready is called once, when clients can connect.
 	Ready func()
+	// Failed is called once with why, when the engine of the home cannot start.
+	// It then tells that to every client for Linger, so that they do not start
+	// one engine after the other. Nil: Run returns at once.
+	Failed func(error)
+	Linger time.Duration // 0 is five seconds
 	// Idle is how long the engine stays without a session and a connection.
 	// 0 is the configured time.
 	Idle time.Duration
@@ -57,7 +62,10 @@ type Options struct {
 	Now   func() time.Time // default time.Now
 }
 
-const defaultGrace = 2 * time.Minute
+const (
+	defaultGrace  = 2 * time.Minute
+	defaultLinger = 5 * time.Second
+)
 
 // An Engine is the running engine of one home.
 type Engine struct {
@@ -114,7 +122,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer stop(nil)
 	e, err := open(ctx, o)
 	if err != nil {
-		return err
+		return o.refuse(ctx, lock, socket, err)
 	}
 	e.stop, e.done = stop, ctx.Done()
 	l, err := lock.Listen(socket)
@@ -171,7 +179,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		Key: e.signer, Now: o.Now, Version: o.Program,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the ledger: %w", err)
+		return nil, unopened(err)
 	}
 	e.desk = desk.New(desk.Options{Roles: conf.Approvers, Wait: conf.AskWait, Now: o.Now})
 	e.gate = gate.New(gate.Options{
@@ -180,6 +188,18 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	})
 	e.server = api.NewServer(e, api.ServerOptions{Home: o.Home, Program: o.Program})
 	return e, nil
+}
+
+// unopened is the error of a ledger that does not open: nothing can be recorded,
+// unless the reason is what it holds.
+func unopened(err error) error {
+	switch {
+	case errors.Is(err, ipc.ErrLocked): // who holds it is not the engine: we are
+		return fmt.Errorf("opening the ledger: %w: another process has it open: %v", ledger.ErrUnwritable, err)
+	case errors.Is(err, ledger.ErrUnwritable), errors.Is(err, ledger.ErrTampered), errors.Is(err, ledger.ErrKey):
+		return fmt.Errorf("opening the ledger: %w", err)
+	}
+	return fmt.Errorf("opening the ledger: %w: %w", ledger.ErrUnwritable, err)
 }
 
 // close ends every session that is still open here and writes the last

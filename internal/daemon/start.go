@@ -8,57 +8,139 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/ledger"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
 )
 
 // readyFD is the descriptor on which an engine tells who started it how that
-// went: one line, "ready", "locked" or "error: …". It means something only with
-// [FlagStarted]: of a process that a person starts it can be anything.
+// went: one line, "ready", "locked", or a code of package api, ": " and why not. It
+// means something only with [FlagStarted]: of a process that a person starts it
+// can be anything.
 const readyFD = 3
 
 // FlagStarted is the flag of "ringfence engine run", without its dashes, that
 // [Starter] alone gives.
 const FlagStarted = "started"
 
+// startPause is how long a client does not start another engine after one that
+// failed.
+const startPause = 5 * time.Second
+
 // Starter returns what starts the engine of home as a process of its own. It
-// returns when the engine listens, or when another process is the engine.
+// returns when the engine listens, or when another process is the engine. For
+// some seconds after an engine that could not start it returns that error again
+// and starts none.
+//
+// Errors: an [api.Error] with CodeUnavailable if there can be no evidence, and
+// one with CodeNotStarted if the engine had another reason.
 func Starter(home string) func(ctx context.Context) error {
+	return patient(func(ctx context.Context) error { return start(ctx, home) }, time.Now)
+}
+
+// patient makes of start what returns the error of the last start until
+// startPause has passed. A start that its caller gave up says nothing about the
+// next.
+func patient(start func(context.Context) error, now func() time.Time) func(context.Context) error {
+	var mu sync.Mutex
+	var last error
+	var failed time.Time
 	return func(ctx context.Context) error {
-		self, err := proc.Executable()
-		if err != nil {
-			return fmt.Errorf("starting the engine: %w", err)
+		mu.Lock()
+		defer mu.Unlock()
+		if since := now().Sub(failed); last != nil && since >= 0 && since < startPause {
+			return last
 		}
-		r, w, err := os.Pipe()
-		if err != nil {
-			return fmt.Errorf("starting the engine: %w", err)
+		last = start(ctx)
+		failed = now()
+		if ctx.Err() != nil {
+			defer func() { last = nil }()
 		}
-		defer r.Close()
-		child, err := proc.Detach(proc.Command{
-			Argv: []string{self, "engine", "run", "--" + FlagStarted}, Env: paths.EngineEnvironment(home), Dir: "/",
-			Log: paths.EngineLog(home), Files: []*os.File{w},
-		})
-		if closeErr := w.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return fmt.Errorf("starting the engine: %w", err)
-		}
-		stop := context.AfterFunc(ctx, func() { r.Close() })
-		defer stop()
-		line, err := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
-		switch line = strings.TrimSuffix(line, "\n"); {
-		case line == "ready" || line == "locked":
-			return nil
-		case line != "":
-			return fmt.Errorf("starting the engine: %s", strings.TrimPrefix(line, "error: "))
-		case ctx.Err() != nil:
-			return errors.Join(ctx.Err(), child.Kill())
-		}
-		return fmt.Errorf("starting the engine: it ended without a word (%w); see %s", err, paths.EngineLog(home))
+		return last
 	}
+}
+
+func start(ctx context.Context, home string) error {
+	self, err := proc.Executable()
+	if err != nil {
+		return fmt.Errorf("starting the engine: %w", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("starting the engine: %w", err)
+	}
+	defer r.Close()
+	child, err := proc.Detach(proc.Command{
+		Argv: []string{self, "engine", "run", "--" + FlagStarted}, Env: paths.EngineEnvironment(home), Dir: "/",
+		Log: paths.EngineLog(home), Files: []*os.File{w},
+	})
+	if closeErr := w.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("starting the engine: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { r.Close() })
+	defer stop()
+	said, err := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
+	switch said = strings.TrimSuffix(said, "\n"); {
+	case said == "ready" || said == "locked":
+		return nil
+	case said != "":
+		return heard(said)
+	case ctx.Err() != nil:
+		return errors.Join(ctx.Err(), child.Kill())
+	}
+	return fmt.Errorf("starting the engine: it ended without a word (%w); see %s", err, paths.EngineLog(home))
+}
+
+// notStarted is what clients are told of an engine that could not start.
+func notStarted(why error) *api.Error {
+	code := api.CodeNotStarted
+	for _, e := range []error{ledger.ErrUnwritable, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(why, e) {
+			code = api.CodeUnavailable
+		}
+	}
+	return api.Errorf(code, "the engine could not start: %s", strings.ReplaceAll(why.Error(), "\n", "; "))
+}
+
+// line is what an engine that could not start says to its starter.
+func line(e *api.Error) string { return string(e.Code) + ": " + e.Message }
+
+// heard is the error that such a line means.
+func heard(said string) error {
+	code, text, ok := strings.Cut(said, ": ")
+	if c := api.Code(code); ok && (c == api.CodeUnavailable || c == api.CodeNotStarted) {
+		return api.Errorf(c, "%s", text)
+	}
+	return api.Errorf(api.CodeNotStarted, "%s", said)
+}
+
+// refuse says why the engine could not start, to its starter and then to clients,
+// and returns that.
+func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, why error) error {
+	if o.Failed == nil {
+		return why
+	}
+	if o.Linger == 0 {
+		o.Linger = defaultLinger
+	}
+	l, err := lock.Listen(socket)
+	o.Failed(why)
+	if err != nil {
+		return errors.Join(why, fmt.Errorf("listening for clients: %w", err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Linger)
+	defer cancel()
+	s := api.NewServer(nil, api.ServerOptions{Home: o.Home, Program: o.Program, Refusal: notStarted(why)})
+	return errors.Join(why, s.Serve(ctx, l))
 }
 
 // Serve is what "ringfence engine run" does. started says that [Starter] started
@@ -96,13 +178,16 @@ func serve(ctx context.Context, o Options, tell io.WriteCloser) error {
 			_ = tell.Close()
 		}
 	}
-	o.Ready = func() { say("ready") }
+	fail := func(err error) {
+		say(line(notStarted(err)))
+	}
+	o.Ready, o.Failed = func() { say("ready") }, fail
 	err := Run(ctx, o)
 	switch {
 	case errors.Is(err, ipc.ErrLocked):
 		say("locked")
 	case err != nil:
-		say("error: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		fail(err)
 	}
 	return err
 }

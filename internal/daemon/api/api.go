@@ -60,6 +60,7 @@ const (
 	CodeCancelled   Code = "cancelled"   // the client asked for it
 	CodeUnreachable Code = "unreachable" // client side: the connection was lost
 	CodeNotRunning  Code = "not-running" // client side: no engine, and none was started
+	CodeNotStarted  Code = "not-started" // no engine could be started; try again some seconds later
 )
 
 // An Error is what a request failed with, on either side of the wire. A handler

@@ -45,7 +45,8 @@ type Client struct {
 
 // Connect connects to the engine, after starting it if none listens.
 //
-// Errors: ErrVersion, ErrNotRunning, what Start returned, ipc.ErrStranger.
+// Errors: ErrVersion, ErrNotRunning, what Start returned, ipc.ErrStranger, and why
+// an engine could not start: CodeNotStarted or CodeUnavailable.
 func Connect(ctx context.Context, o Options) (*Client, error) {
 	if o.Ready <= 0 {
 		o.Ready = 10 * time.Second

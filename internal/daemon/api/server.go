@@ -29,6 +29,8 @@ type ServerOptions struct {
 	// MaxTotal bounds the bodies of the requests of all connections together:
 	// what is scanned takes memory several times. Default 256 MiB.
 	MaxTotal int
+	// Refusal, if set, answers every hello: this engine serves nobody.
+	Refusal *Error
 	// Log is told of connections that broke the protocol. Default: nobody is.
 	Log func(error)
 }

@@ -88,6 +88,9 @@ func (c *serverConn) greet(h header) error {
 	if h.Method != methodHello || json.Unmarshal(h.Params, &p) != nil {
 		return errors.Join(errors.New("no hello"), c.fail(h.ID, Errorf(CodeBadRequest, "a connection begins with hello")))
 	}
+	if r := c.server.opts.Refusal; r != nil {
+		return errors.Join(r, c.fail(h.ID, r))
+	}
 	if p.Version != Version {
 		err := Errorf(CodeVersion, "the engine that runs (process %d, %s) speaks protocol %d and this program %d: stop it with `ringfence engine stop`, then try again",
 			os.Getpid(), c.server.opts.Program, Version, p.Version)
