@@ -2,6 +2,7 @@ package pty
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
 		os.Exit(m.Run())
 	}
-	if err := atTerminal(); err != nil {
+	child := atTerminal
+	if os.Getenv(childEnv) == "relay" {
+		child = relay
+	}
+	if err := child(); err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
@@ -129,4 +134,65 @@ func openPair(t *testing.T) (master, slave *os.File) {
 	}
 	t.Cleanup(func() { slave.Close() })
 	return master, slave
+}
+
+// TestRelay: a program at a pair of its own gets the keys and the size of the
+// person's terminal, and leaves it as it was (P3).
+func TestRelay(t *testing.T) {
+	person, slave := openPair(t)
+	if err := unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 77}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), childEnv+"=relay")
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(person)
+	until := func(want string) {
+		t.Helper()
+		var got strings.Builder
+		for !strings.Contains(got.String(), want) {
+			b, err := out.ReadByte()
+			if err != nil {
+				t.Fatalf("%q and then %v, want %q", got.String(), err, want)
+			}
+			got.WriteByte(b)
+		}
+	}
+	until("33 77")
+	if _, err := person.WriteString("keys\r"); err != nil {
+		t.Fatal(err)
+	}
+	until("<keys>")
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	if after, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS); err != nil || *after != *before {
+		t.Errorf("the terminal is %+v, was %+v (%v)", after, before, err)
+	}
+}
+
+// relay is the child of TestRelay: it runs a shell at a pair of its own.
+func relay() error {
+	master, slave, err := Open(os.Stdin)
+	if err != nil {
+		return err
+	}
+	c := exec.Command("/bin/sh", "-c", `stty size; read -r line; echo "<$line>"`)
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	if err := slave.Close(); err != nil {
+		return err
+	}
+	return errors.Join(Relay(context.Background(), os.Stdout, master), c.Wait())
 }
