@@ -49,8 +49,8 @@ type Options struct {
 	// Ready is called once, when clients can connect.
 	Ready func()
 	// Failed is called once with why, when the engine of the home cannot start.
-	// It then tells that to every client for Linger, so that they do not start
-	// one engine after the other. Nil: Run returns at once.
+	// It then tells that to every client for Linger, or until its files change, so
+	// that they do not start one engine after the other. Nil: Run returns at once.
 	Failed func(error)
 	Linger time.Duration // 0 is five seconds
 	// Idle is how long the engine stays without a session and a connection.

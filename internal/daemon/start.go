@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -124,7 +125,7 @@ func heard(said string) error {
 }
 
 // refuse says why the engine could not start, to its starter and then to clients,
-// and returns that.
+// until one of its files is another or Linger is over, and returns that.
 func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, why error) error {
 	if o.Failed == nil {
 		return why
@@ -132,15 +133,74 @@ func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, why 
 	if o.Linger == 0 {
 		o.Linger = defaultLinger
 	}
+	files := o.files()
 	l, err := lock.Listen(socket)
 	o.Failed(why)
 	if err != nil {
 		return errors.Join(why, fmt.Errorf("listening for clients: %w", err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Linger)
+	var looking sync.WaitGroup
+	defer looking.Wait()
 	defer cancel()
+	looking.Go(func() {
+		defer cancel()
+		awaitChange(ctx, files)
+	})
 	s := api.NewServer(nil, api.ServerOptions{Home: o.Home, Program: o.Program, Refusal: notStarted(why)})
 	return errors.Join(why, s.Serve(ctx, l))
+}
+
+// files are those that decide whether an engine can start, as they are now; nil
+// stands for one that is not there.
+func (o Options) files() map[string]os.FileInfo {
+	names := []string{paths.ConfigFile(o.Home), paths.LedgerKey(o.Home), paths.PinsFile(o.Home), paths.LedgerDir(o.Home)}
+	inside, err := os.ReadDir(paths.LedgerDir(o.Home))
+	for _, e := range inside {
+		if err == nil && e.Type().IsRegular() {
+			names = append(names, filepath.Join(paths.LedgerDir(o.Home), e.Name()))
+		}
+	}
+	files := map[string]os.FileInfo{}
+	for _, name := range names {
+		files[name] = statOf(name)
+	}
+	return files
+}
+
+func statOf(name string) os.FileInfo {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// lookEvery is how often an engine that could not start looks at its files.
+const lookEvery = 20 * time.Millisecond
+
+// awaitChange returns when one of files is another than it was, or ctx has ended.
+// The times of a directory say nothing: whoever verifies a ledger can change them.
+func awaitChange(ctx context.Context, files map[string]os.FileInfo) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		for name, was := range files {
+			now := statOf(name)
+			switch {
+			case (was == nil) != (now == nil):
+				return
+			case was == nil:
+			case was.Mode() != now.Mode(), !now.IsDir() && (now.Size() != was.Size() || !now.ModTime().Equal(was.ModTime()) || !os.SameFile(was, now)):
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Serve is what "ringfence engine run" does. started says that [Starter] started
