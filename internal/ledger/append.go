@@ -23,7 +23,18 @@ type request struct {
 	key     string      // public key that the first entry puts in force, if any
 	signer  note.Signer // and its signer, if it takes the place of another
 	refs    []Ref
-	done    chan error // gets one value
+	notices chan notice // room for one: it gets no other before the first is read
+
+	// Guarded by the mutex of the queue.
+	turn turn // the last it was given
+	left bool // nobody waits for it
+}
+
+func (r *request) size() (n int) {
+	for _, e := range r.entries {
+		n += len(e.Body)
+	}
+	return n
 }
 
 // Append puts entries on record, all of them or none, in this order and next to
@@ -31,6 +42,9 @@ type request struct {
 // survive the death of the process) or, if durable, when they are on disk,
 // together with everything that was appended before. Concurrent calls share
 // transactions and flushes.
+//
+// ctx bounds the wait for others; what is being written or flushed, maybe by this
+// very call, is not interrupted.
 //
 // On error the caller must assume nothing: after [ErrUnwritable], or when ctx
 // ended during the wait, the entries may or may not be there. [ErrEnded]
@@ -40,17 +54,8 @@ func (l *Ledger) Append(ctx context.Context, durable bool, entries ...Entry) ([]
 }
 
 func (l *Ledger) append(ctx context.Context, r *request) (_ []Ref, err error) {
-	r.done = make(chan error, 1)
-	if r.entries, err = canonical(r.entries, r.own); err != nil {
-		return nil, fmt.Errorf("appending: %w", err)
-	}
-	if err := l.send(ctx, r); err != nil {
-		return nil, fmt.Errorf("appending: %w", err)
-	}
-	select {
-	case err = <-r.done:
-	case <-ctx.Done():
-		err = ctx.Err()
+	if r.entries, err = canonical(r.entries, r.own); err == nil {
+		err = l.put(ctx, r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("appending: %w", err)
@@ -58,17 +63,31 @@ func (l *Ledger) append(ctx context.Context, r *request) (_ []Ref, err error) {
 	return r.refs, nil
 }
 
-func (l *Ledger) send(ctx context.Context, r *request) error {
-	l.closing.RLock()
-	defer l.closing.RUnlock()
-	if l.closed {
-		return ErrClosed
+// put sends a request through the queue, and does the work of others when it is
+// its turn.
+func (l *Ledger) put(ctx context.Context, r *request) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	select {
-	case l.requests <- r:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	r.notices = make(chan notice, 1)
+	if err := l.queue.enter(r); err != nil {
+		return err
+	}
+	for {
+		select {
+		case n := <-r.notices:
+			switch n.turn {
+			case toWrite:
+				l.write()
+			case toFlush:
+				l.flush()
+			default:
+				return n.err
+			}
+		case <-ctx.Done():
+			l.queue.withdraw(r)
+			return ctx.Err()
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"ringfence/internal/sys/database"
 )
 
 // TestAU03Kill has a child append from several goroutines, kills it at a random
@@ -146,6 +148,14 @@ func (f *faults) Write(ctx context.Context, fn func(*sql.Tx) error) error {
 		return before
 	}
 	return errors.Join(f.store.Write(ctx, fn), after)
+}
+
+func (f *faults) Batch(ctx context.Context, fn func(*database.Batch) error) error {
+	before, after := f.next("write")
+	if before != nil {
+		return before
+	}
+	return errors.Join(f.store.Batch(ctx, fn), after)
 }
 
 func (f *faults) Sync() error {

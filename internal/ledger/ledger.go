@@ -87,17 +87,13 @@ type Ledger struct {
 	stmts  statements
 	boot   int64
 
-	requests chan *request
-	unsynced chan []*request
-	due      chan struct{}                // entries have been committed
-	ask      chan chan<- checkpointAnswer // a caller wants a checkpoint
-	gone     chan struct{}                // closed when nobody answers ask any more
-	closing  sync.RWMutex                 // held for reading while sending on requests
-	closed   bool
-	workers  sync.WaitGroup // writer and syncer
-	signing  sync.WaitGroup // checkpointer
+	queue   *queue
+	due     chan struct{}                // entries have been committed
+	ask     chan chan<- checkpointAnswer // a caller wants a checkpoint
+	gone    chan struct{}                // closed when nobody answers ask any more
+	signing sync.WaitGroup               // checkpointer
 
-	w        writer     // of the writer goroutine alone
+	w        writer     // of whoever has the turn to write
 	rotating sync.Mutex // held by Rotate
 
 	mu     sync.Mutex
@@ -111,6 +107,7 @@ type Ledger struct {
 // store is what the ledger needs of its database; tests put faults in between.
 type store interface {
 	Write(ctx context.Context, f func(*sql.Tx) error) error
+	Batch(ctx context.Context, f func(*database.Batch) error) error
 	Read(ctx context.Context, f func(*sql.Tx) error) error
 	Sync() error
 	Close() error
@@ -141,8 +138,7 @@ func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
 		return nil, err
 	}
 	l := &Ledger{
-		dir: dir, now: o.Now,
-		requests: make(chan *request, 256), unsynced: make(chan []*request, 64),
+		dir: dir, now: o.Now, queue: newQueue(),
 		due: make(chan struct{}, 1), ask: make(chan chan<- checkpointAnswer), gone: make(chan struct{}),
 	}
 	if l.lock, err = ipc.NewLock(filepath.Join(dir, lockFile)); err != nil {
@@ -165,15 +161,12 @@ func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l.db = db
-	if l.stmts, err = prepare(ctx, db); err != nil {
-		return nil, err
-	}
+	l.db, l.stmts = db, prepare(db)
 	first, err := l.restore(ctx, o, head)
 	if err != nil {
 		return nil, err
 	}
-	l.start()
+	l.signing.Go(l.checkpointLoop)
 	if _, err = l.append(ctx, first); err == nil {
 		_, err = l.Checkpoint(ctx)
 	}
@@ -181,13 +174,6 @@ func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
 		return nil, errors.Join(err, l.shutdown())
 	}
 	return l, nil
-}
-
-// start starts the goroutines.
-func (l *Ledger) start() {
-	l.workers.Go(l.writeLoop)
-	l.workers.Go(l.syncLoop)
-	l.signing.Go(l.checkpointLoop)
 }
 
 // Close records that the ledger was closed in order, signs a last checkpoint
@@ -210,17 +196,11 @@ func (l *Ledger) Close(ctx context.Context) error {
 	return nil
 }
 
-// shutdown ends the goroutines, after what they have been given.
+// shutdown refuses what comes, and ends when what had come is done.
 func (l *Ledger) shutdown() error {
-	l.closing.Lock()
-	if l.closed {
-		l.closing.Unlock()
-		return ErrClosed
+	if err := l.queue.close(); err != nil {
+		return err
 	}
-	l.closed = true
-	close(l.requests)
-	l.closing.Unlock()
-	l.workers.Wait()
 	close(l.due)
 	l.signing.Wait()
 	return nil

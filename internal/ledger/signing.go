@@ -2,12 +2,12 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"ringfence/internal/sys/atomicfile"
+	"ringfence/internal/sys/database"
 )
 
 // A checkpointAnswer goes to a caller of Checkpoint.
@@ -67,17 +67,23 @@ func (l *Ledger) checkpointLoop() {
 		case answer = <-l.ask:
 		}
 		uncovered := l.uncovered()
-		switch {
-		case answer != nil, fire && uncovered > 0,
-			uncovered >= checkpointEvery && time.Since(last) >= checkpointGap:
+		if answer != nil || fire && uncovered > 0 || uncovered >= checkpointEvery && time.Since(last) >= checkpointGap {
 			c, err := l.checkpoint()
 			last = time.Now()
 			if answer != nil {
 				answer <- checkpointAnswer{c, err}
 			}
-			// An error stays visible: the next caller of Checkpoint gets it, and
-			// Append fails by itself if the disk does.
-		case uncovered >= checkpointEvery && !waiting:
+			if err != nil && l.failure() != nil {
+				continue // nothing is going to be covered any more
+			}
+			// Any other error stays visible: the next caller of Checkpoint gets it,
+			// and Append fails by itself if the disk does.
+			uncovered, waiting = l.uncovered(), false
+		}
+		// Appends wake this only for the first that is uncovered and for the last
+		// of checkpointEvery, so the alarm stands for all others.
+		switch {
+		case uncovered >= checkpointEvery:
 			alarm.Reset(checkpointGap)
 			waiting = true
 		case uncovered > 0 && !waiting:
@@ -114,8 +120,8 @@ func (l *Ledger) checkpoint() (Checkpoint, error) {
 	if err := atomicfile.Write(filepath.Join(l.dir, headFile), c.Note, 0o600); err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
-	err = l.db.Write(ctx, func(tx *sql.Tx) error {
-		return run(ctx, tx, l.stmts.checkpoint, checkpointTile(c.Size), c.Size, c.Note)
+	err = l.db.Batch(ctx, func(b *database.Batch) error {
+		return b.Run(l.stmts.checkpoint, checkpointTile(c.Size), c.Size, c.Note)
 	})
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: storing checkpoint: %w", ErrUnwritable, err)

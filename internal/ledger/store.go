@@ -70,52 +70,41 @@ type row struct {
 
 const rowsPerInsert = 32
 
-// statements are prepared once; modernc compiles anything else anew each time.
+// statements are what the writer runs.
 type statements struct {
-	one, many, session, tile, checkpoint, key *sql.Stmt
+	one, many, session, tile, checkpoint, key *database.Stmt
 }
 
-func prepare(ctx context.Context, db *database.DB) (s statements, err error) {
+func prepare(db *database.DB) statements {
 	const values = "(?,?,?)"
-	many := "INSERT INTO entries(idx, sid, leaf) VALUES " + values + strings.Repeat(","+values, rowsPerInsert-1)
-	for query, stmt := range map[string]**sql.Stmt{
-		"INSERT INTO entries(idx, sid, leaf) VALUES " + values: &s.one,
-		many: &s.many,
-		"INSERT INTO sessions(sid, name, first) VALUES " + values:               &s.session,
-		"INSERT INTO tiles(id, root, sids) VALUES " + values:                    &s.tile,
-		"INSERT OR REPLACE INTO checkpoints(tile, size, note) VALUES " + values: &s.checkpoint,
-		"INSERT INTO keys(idx, public) VALUES (?,?)":                            &s.key,
-	} {
-		if *stmt, err = db.Prepare(ctx, query); err != nil { //nolint:sqlclosecheck // closed with the database
-			return s, err
-		}
+	const entries = "INSERT INTO entries(idx, sid, leaf) VALUES " + values
+	return statements{
+		one:        db.Prepare(entries),
+		many:       db.Prepare(entries + strings.Repeat(","+values, rowsPerInsert-1)),
+		session:    db.Prepare("INSERT INTO sessions(sid, name, first) VALUES " + values),
+		tile:       db.Prepare("INSERT INTO tiles(id, root, sids) VALUES " + values),
+		checkpoint: db.Prepare("INSERT OR REPLACE INTO checkpoints(tile, size, note) VALUES " + values),
+		key:        db.Prepare("INSERT INTO keys(idx, public) VALUES (?,?)"),
 	}
-	return s, nil
-}
-
-// run runs a prepared statement in tx.
-func run(ctx context.Context, tx *sql.Tx, s *sql.Stmt, args ...any) error {
-	_, err := tx.StmtContext(ctx, s).ExecContext(ctx, args...) //nolint:sqlclosecheck // the transaction closes it
-	return err
 }
 
 // insert is the transaction of a draft.
-func (s *statements) insert(ctx context.Context, tx *sql.Tx, d *draft) error {
-	if err := s.insertRows(ctx, tx, d.rows); err != nil {
+func (s *statements) insert(b *database.Batch, d *draft) error {
+	if err := s.insertRows(b, d.rows); err != nil {
 		return err
 	}
 	for _, r := range d.sessions {
-		if err := run(ctx, tx, s.session, r.sid, r.name, r.first); err != nil {
+		if err := b.Run(s.session, r.sid, r.name, r.first); err != nil {
 			return fmt.Errorf("inserting session %s: %w", r.name, err)
 		}
 	}
 	for _, r := range d.tiles {
-		if err := run(ctx, tx, s.tile, r.id, r.root[:], r.sids); err != nil {
+		if err := b.Run(s.tile, r.id, r.root[:], r.sids); err != nil {
 			return fmt.Errorf("inserting tile: %w", err)
 		}
 	}
 	for _, r := range d.keys {
-		if err := run(ctx, tx, s.key, r.idx, r.public); err != nil {
+		if err := b.Run(s.key, r.idx, r.public); err != nil {
 			return fmt.Errorf("inserting key: %w", err)
 		}
 	}
@@ -123,8 +112,8 @@ func (s *statements) insert(ctx context.Context, tx *sql.Tx, d *draft) error {
 }
 
 // insertRows inserts rows, most of them in statements of rowsPerInsert.
-func (s *statements) insertRows(ctx context.Context, tx *sql.Tx, rows []row) error {
-	args := make([]any, 0, 3*rowsPerInsert)
+func (s *statements) insertRows(b *database.Batch, rows []row) error {
+	args := make([]any, 0, 3*min(len(rows), rowsPerInsert))
 	for len(rows) > 0 {
 		stmt, n := s.one, 1
 		if len(rows) >= rowsPerInsert {
@@ -134,7 +123,7 @@ func (s *statements) insertRows(ctx context.Context, tx *sql.Tx, rows []row) err
 		for _, r := range rows[:n] {
 			args = append(args, r.idx, r.sid, r.leaf)
 		}
-		if err := run(ctx, tx, stmt, args...); err != nil {
+		if err := b.Run(stmt, args...); err != nil {
 			return fmt.Errorf("inserting entry %d: %w", rows[0].idx, err)
 		}
 		rows = rows[n:]

@@ -33,14 +33,11 @@ func TestTileWithinDraft(t *testing.T) {
 	// Two requests of one transaction, as when two callers come at once.
 	var group []*request
 	for _, s := range []string{"a", "b"} {
-		group = append(group, &request{entries: []Entry{{s, "x", body}}, done: make(chan error, 1)})
+		group = append(group, &request{entries: []Entry{{s, "x", body}}})
 	}
-	l.commit(group)
-	for _, r := range group {
-		if err := <-r.done; err != nil {
-			t.Fatal(err)
-		}
-		t.Log(r.refs[0].Index, r.refs[0].Session, r.refs[0].Seq)
+	refused := map[*request]error{}
+	if err := l.commit(t.Context(), group, refused); err != nil || len(refused) > 0 {
+		t.Fatal(err, refused)
 	}
 	if v, err := l.Verify(t.Context()); err != nil || v.Status != Valid {
 		t.Fatalf("%+v, %v", v, err)

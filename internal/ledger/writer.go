@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"ringfence/internal/sys/database"
 )
 
 const (
@@ -27,8 +30,9 @@ type chain struct {
 	ended bool
 }
 
-// A writer is the state that the next entry depends on. It is changed only by
-// adopting a draft that was committed.
+// A writer is the state that the next entry depends on. It belongs to the caller
+// whose turn it is to write, and is changed only by adopting a draft that was
+// committed, and by remembering what is in the database.
 type writer struct {
 	tree     frontier
 	chains   map[string]chain // always has SystemSession, once it has an entry
@@ -43,8 +47,7 @@ type writer struct {
 // A draft is what one transaction will add to a writer.
 type draft struct {
 	writer                   // a copy, whose chains are still the writer's
-	from    int64            // entries that are in the database
-	changed map[string]chain // and these have changed, or have been read
+	changed map[string]chain // and these have changed
 
 	boot     int64
 	rows     []row
@@ -70,107 +73,53 @@ type keyRow struct {
 	public string
 }
 
-// writeLoop is the writer goroutine: it puts what waits into one transaction
-// after the other.
-func (l *Ledger) writeLoop() {
-	defer close(l.unsynced)
-	for r := range l.requests {
-		l.commit(l.collect(r))
-	}
-}
+var (
+	errDisagree = errors.New("after an error, the database has other entries than were acknowledged; open the ledger again")
+	errStopped  = fmt.Errorf("%w: the writer stopped half-way; open the ledger again", ErrUnwritable)
+)
 
-// collect returns first and what waits behind it, up to about one transaction.
-// Callers that have just been answered together are let run once, so that their
-// next requests share a transaction too; it makes a third more under load.
-func (l *Ledger) collect(first *request) []*request {
-	group, entries, size := []*request{first}, len(first.entries), first.size()
-	yielded := false
-	for entries < MaxBatch && size < groupBytes {
-		select {
-		case r, open := <-l.requests:
-			if !open {
-				return group
-			}
-			group = append(group, r)
-			entries += len(r.entries)
-			size += r.size()
-			yielded = false
-		default:
-			if yielded {
-				return group
-			}
-			runtime.Gosched()
-			yielded = true
-		}
+// write is the turn of a caller: it puts what waits into one transaction, for
+// all, so that no context ends it.
+func (l *Ledger) write() {
+	if l.queue.busy() {
+		// Callers that were answered together are let run once, so that their
+		// next requests share a transaction too.
+		runtime.Gosched()
 	}
-	return group
-}
-
-func (r *request) size() (n int) {
-	for _, e := range r.entries {
-		n += len(e.Body)
-	}
-	return n
-}
-
-// commit writes a group and answers all of it that need not wait for the
-// syncer.
-func (l *Ledger) commit(group []*request) {
-	ctx := context.Background() // callers come and go; the group is one
+	group := l.queue.takeWrites()
 	refused := map[*request]error{}
-	err := l.tryCommit(ctx, group, refused)
-	var wait []*request
-	for _, r := range group {
-		switch e, ok := refused[r]; {
-		case ok:
-			r.done <- e
-		case err != nil:
-			r.done <- err
-		case r.durable:
-			wait = append(wait, r)
-		default:
-			r.done <- nil
+	err := errStopped
+	defer func() {
+		if err == errStopped { // it panicked, which need not end the process
+			_ = l.fail(err)
 		}
-	}
-	if len(wait) > 0 {
-		l.unsynced <- wait
-	}
-	if err == nil {
-		l.wakeCheckpoints()
-	}
+		l.queue.written(group, func(r *request) error { return cmp.Or(refused[r], err) })
+	}()
+	err = l.commit(context.Background(), group, refused)
 }
 
-// errEmpty rolls back a transaction in which there is nothing.
-var errEmpty = errors.New("nothing to write")
-
-// tryCommit writes a group but for the requests that it puts into refused. On
+// commit writes a group but for the requests that it puts into refused. On
 // error nothing was written, as far as we know.
-func (l *Ledger) tryCommit(ctx context.Context, group []*request, refused map[*request]error) error {
-	if err := l.failure(); err != nil {
+func (l *Ledger) commit(ctx context.Context, group []*request, refused map[*request]error) error {
+	err := l.failure()
+	if err != nil {
 		return err
 	}
-	var d *draft
-	err := l.db.Write(ctx, func(tx *sql.Tx) error {
-		if err := l.w.agree(ctx, tx); err != nil {
-			return err
-		}
-		d = &draft{writer: l.w, from: l.w.tree.size, changed: map[string]chain{}, boot: l.boot}
+	d := &draft{changed: map[string]chain{}, boot: l.boot}
+	if err = l.recall(ctx, group); err == nil {
+		d.writer = l.w
 		d.tailSIDs = slices.Clip(d.tailSIDs)
 		for _, r := range group {
-			if err := d.take(ctx, tx, r, l.now); errors.Is(err, ErrEnded) {
-				refused[r] = err
-			} else if err != nil {
-				return err
+			if e := d.take(r, l.now); e != nil {
+				refused[r] = e
 			}
 		}
 		if len(d.rows) == 0 {
-			return errEmpty
+			return nil
 		}
-		return l.stmts.insert(ctx, tx, d)
-	})
+		err = l.db.Batch(ctx, func(b *database.Batch) error { return l.stmts.insert(b, d) })
+	}
 	switch {
-	case errors.Is(err, errEmpty):
-		return nil
 	case errors.Is(err, errDisagree):
 		return l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
 	case err != nil:
@@ -181,7 +130,44 @@ func (l *Ledger) tryCommit(ctx context.Context, group []*request, refused map[*r
 	return nil
 }
 
-var errDisagree = errors.New("after an error, the database has other entries than were acknowledged; open the ledger again")
+// recall puts into memory the ends of the chains that a group goes on with, and
+// checks, after a transaction that failed, that it really did.
+func (l *Ledger) recall(ctx context.Context, group []*request) error {
+	if len(l.w.chains) > maxChains {
+		system := l.w.chains[SystemSession]
+		clear(l.w.chains)
+		l.w.chains[SystemSession] = system
+	}
+	var missing []string
+	for _, r := range group {
+		for _, e := range r.entries {
+			if _, ok := l.w.chains[e.Session]; !ok {
+				missing = append(missing, e.Session)
+			}
+		}
+	}
+	if len(missing) == 0 && !l.w.doubtful {
+		return nil
+	}
+	// It uses the connection that writes: those that read may be taken by readers
+	// that take long.
+	return l.db.Write(ctx, func(tx *sql.Tx) error {
+		if err := l.w.agree(ctx, tx); err != nil {
+			return err
+		}
+		for _, session := range missing {
+			if _, ok := l.w.chains[session]; ok {
+				continue // twice in the group
+			}
+			c, err := findChain(ctx, tx, session, l.w.tree.size)
+			if err != nil {
+				return err
+			}
+			l.w.chains[session] = c
+		}
+		return nil
+	})
+}
 
 // agree checks, after a transaction that failed, that it really did.
 func (w *writer) agree(ctx context.Context, tx *sql.Tx) error {
@@ -199,33 +185,29 @@ func (w *writer) agree(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// adopt makes a draft that was committed the state of the writer.
+// adopt makes a draft that was committed the state of the writer, and wakes the
+// checkpointer if it has not been since the last checkpoint.
 func (l *Ledger) adopt(d *draft) {
 	l.w = d.writer
-	if len(l.w.chains) > maxChains { // those that are needed come back from the database
-		system := l.w.chains[SystemSession]
-		clear(l.w.chains)
-		l.w.chains[SystemSession] = system
-	}
 	maps.Copy(l.w.chains, d.changed)
 	l.mu.Lock()
+	before := l.head.size - l.signed.Size
 	l.head = l.w.tree
+	after := l.head.size - l.signed.Size
 	if d.signer != nil {
 		l.signer = d.signer
 	}
 	l.mu.Unlock()
+	if before <= 0 || before < checkpointEvery && after >= checkpointEvery {
+		l.wakeCheckpoints()
+	}
 }
 
-// take adds a request to the draft. With ErrEnded the draft is as before, with
-// any other error it is of no further use.
-func (d *draft) take(ctx context.Context, tx *sql.Tx, r *request, now func() time.Time) error {
+// take adds a request to the draft, or leaves it as it is and returns ErrEnded.
+func (d *draft) take(r *request, now func() time.Time) error {
 	ends := map[string]bool{}
 	for _, e := range r.entries {
-		c, err := d.chain(ctx, tx, e.Session)
-		if err != nil {
-			return err
-		}
-		if c.ended || ends[e.Session] {
+		if d.chain(e.Session).ended || ends[e.Session] {
 			return fmt.Errorf("%w: %s", ErrEnded, e.Session)
 		}
 		ends[e.Session] = e.Type == TypeEnd
@@ -242,18 +224,12 @@ func (d *draft) take(ctx context.Context, tx *sql.Tx, r *request, now func() tim
 	return nil
 }
 
-// chain returns the end of a chain: from the draft, from memory, or from the
-// database.
-func (d *draft) chain(ctx context.Context, tx *sql.Tx, session string) (c chain, err error) {
-	c, ok := d.changed[session]
-	if !ok {
-		c, ok = d.chains[session]
+// chain returns the end of a chain. It has been recalled.
+func (d *draft) chain(session string) chain {
+	if c, ok := d.changed[session]; ok {
+		return c
 	}
-	if !ok {
-		c, err = findChain(ctx, tx, session, d.from)
-		d.changed[session] = c
-	}
-	return c, err
+	return d.chains[session]
 }
 
 // observe reads the clock: the times of entries never decrease, and a clock
@@ -275,10 +251,7 @@ func formatTime(micros int64) []byte {
 
 // add appends one entry to the draft.
 func (d *draft) add(e Entry) Ref {
-	c, ok := d.changed[e.Session]
-	if !ok {
-		c = d.chains[e.Session]
-	}
+	c := d.chain(e.Session)
 	index := d.tree.size
 	if c.sid == 0 {
 		c.sid = d.nextSID
@@ -307,29 +280,14 @@ func (d *draft) completeTile(t tileRoot) {
 	d.tiles = append(d.tiles, row)
 }
 
-// syncLoop is the syncer goroutine: one flush for all that was committed
-// during the last.
-func (l *Ledger) syncLoop() {
-	for group := range l.unsynced {
-	collect:
-		for {
-			select {
-			case more, open := <-l.unsynced:
-				if !open {
-					break collect
-				}
-				group = append(group, more...)
-			default:
-				break collect
-			}
-		}
-		err := l.db.Sync()
-		if err != nil {
-			err = l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
-		}
-		for _, r := range group {
-			r.done <- err
-		}
+// flush is the turn of a caller: one flush for all that was written during the
+// last.
+func (l *Ledger) flush() {
+	group := l.queue.takeFlushes()
+	err := errStopped
+	defer func() { l.queue.flushed(group, err) }()
+	if err = l.db.Sync(); err != nil {
+		err = l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
 	}
 }
 

@@ -160,11 +160,11 @@ func pool(path string, n int, extra string) (*sql.DB, error) {
 	} {
 		q.Add("_pragma", p)
 	}
-	connector, err := sqlite.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode())
+	inner, err := sqlite.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode())
 	if err != nil {
 		return nil, err
 	}
-	p := sql.OpenDB(connector)
+	p := sql.OpenDB(connector{inner})
 	p.SetMaxOpenConns(n)
 	p.SetMaxIdleConns(n)
 	return p, nil
@@ -216,26 +216,12 @@ func (d *DB) migrate(ctx context.Context, o Options) error {
 // Path returns the path of the file.
 func (d *DB) Path() string { return d.path }
 
-// Prepare prepares a statement for use in Write, as tx.StmtContext(ctx, s).
-func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	s, err := d.write.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, fmt.Errorf("preparing %.40q: %w", query, err)
-	}
-	return s, nil
-}
-
 // Write runs f in a transaction and commits it if f returns nil (D1); call
 // [DB.Sync] for more. Writers take turns. The error of f is returned as it is;
 // an error of the database is [ErrUnwritable], and then nothing was written.
 func (d *DB) Write(ctx context.Context, f func(*sql.Tx) error) error {
-	if d.write == nil {
-		return fmt.Errorf("%w: it was opened to be read", ErrUnwritable)
-	}
-	if d.drainNext.CompareAndSwap(true, false) {
-		if _, err := d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
-			return fmt.Errorf("%w: emptying its log: %w", ErrUnwritable, err)
-		}
+	if err := d.prepareToWrite(ctx); err != nil {
+		return err
 	}
 	tx, err := d.write.BeginTx(ctx, nil)
 	if err != nil {
@@ -253,6 +239,19 @@ func (d *DB) Write(ctx context.Context, f func(*sql.Tx) error) error {
 		return fmt.Errorf("%w: committing: %w", ErrUnwritable, err)
 	}
 	d.watchLog()
+	return nil
+}
+
+// prepareToWrite moves the log first if it has grown too long.
+func (d *DB) prepareToWrite(ctx context.Context) error {
+	if d.write == nil {
+		return fmt.Errorf("%w: it was opened to be read", ErrUnwritable)
+	}
+	if d.drainNext.CompareAndSwap(true, false) {
+		if _, err := d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+			return fmt.Errorf("%w: emptying its log: %w", ErrUnwritable, err)
+		}
+	}
 	return nil
 }
 
