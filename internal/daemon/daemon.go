@@ -10,11 +10,14 @@
 //	E1  One engine per home: it holds the lock before it opens anything.
 //	E2  A session exists for clients only after its start has been recorded, and
 //	    is resumed only with its token, by the same user.
-//	E3  What a lost client left under way is recorded as orphaned before its
-//	    session goes on or ends.
-//	E4  The engine ends by itself only when no session is open.
+//	E3  What a lost client left under way is recorded as orphaned, once, before
+//	    its session goes on or ends.
+//	E4  The engine ends by itself only when no session is open, and a session
+//	    without a client is open for its grace at most, whichever engines it has
+//	    in that time.
 //
-// Lock order: Engine.mu, then nothing; parts are called without it.
+// Lock order: waiting.turn, Engine.mu, then nothing; parts are called without the
+// latter.
 package daemon
 
 import (
@@ -59,7 +62,9 @@ type Options struct {
 	// Grace is how long a session whose client is gone can be resumed. 0 is two
 	// minutes.
 	Grace time.Duration
-	Now   func() time.Time // default time.Now
+	// Sessions bounds the sessions that are open at once. 0 is 256.
+	Sessions int
+	Now      func() time.Time // default time.Now
 }
 
 const (
@@ -75,25 +80,27 @@ type Engine struct {
 	user    string // real path of the person's home
 	signer  ed25519.PrivateKey
 
-	ledger *ledger.Ledger
-	desk   *desk.Desk
-	pins   *pins
-	gate   *gate.Gate
-	server *api.Server
-	stop   context.CancelCauseFunc
-	done   <-chan struct{} // closed when the engine is to stop
+	compiled compiled
+	ledger   *ledger.Ledger
+	desk     *desk.Desk
+	pins     *pins
+	gate     *gate.Gate
+	server   *api.Server
+	stop     context.CancelCauseFunc
+	done     <-chan struct{} // closed when the engine is to stop
 
 	mu       sync.Mutex
 	runs     map[string]*run
+	waiting  map[string]*waiting         // adopted, and not resumed yet
 	monitors map[string]*policy.Monitors // by policy hash
-	changed  chan struct{}               // closed and replaced when runs change
+	changed  chan struct{}               // closed and replaced when runs or waiting change
 	work     sync.WaitGroup              // goroutines that the engine started
 }
 
-// A run is an open session.
+// A run is an open session that this engine has built.
 type run struct {
 	gate  *gate.Run
-	file  session.File
+	file  session.File // Engine.mu
 	notes []string
 	asker atomic.Pointer[asker]
 	owner uint64             // connection that owns it; 0: none
@@ -129,13 +136,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("listening for clients: %w", err), e.close())
 	}
-	if err := e.adopt(ctx); err != nil {
-		return errors.Join(err, l.Close(), e.close())
-	}
 	if o.Ready != nil {
 		o.Ready()
 	}
 	e.work.Go(func() { e.idle(ctx) })
+	e.work.Go(func() { e.reap(ctx) })
 	err = e.server.Serve(ctx, l)
 	stop(nil)
 	e.work.Wait()
@@ -158,7 +163,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		o.Idle = conf.Idle
 	}
 	e := &Engine{
-		o: o, conf: conf, started: o.Now(), runs: map[string]*run{},
+		o: o, conf: conf, started: o.Now(), runs: map[string]*run{}, waiting: map[string]*waiting{},
 		monitors: map[string]*policy.Monitors{}, changed: make(chan struct{}),
 	}
 	if e.user = o.UserHome; e.user == "" {
@@ -173,6 +178,9 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	if e.pins, err = openPins(paths.PinsFile(o.Home)); err != nil {
+		return nil, err
+	}
+	if err := e.adopt(); err != nil {
 		return nil, err
 	}
 	e.ledger, err = ledger.Open(ctx, paths.LedgerDir(o.Home), ledger.Options{
@@ -202,11 +210,11 @@ func unopened(err error) error {
 	return fmt.Errorf("opening the ledger: %w: %w", ledger.ErrUnwritable, err)
 }
 
-// close ends every session that is still open here and writes the last
-// checkpoint. Sessions stay resumable by the next engine.
+// close records what every session that is open leaves under way, and writes the
+// last checkpoint. Sessions stay resumable by the next engine.
 func (e *Engine) close() error {
 	ctx := context.Background()
-	var errs []error
+	errs := []error{e.settle(ctx)}
 	for _, r := range e.all() {
 		errs = append(errs, e.gate.Orphan(ctx, r.gate))
 	}
@@ -218,7 +226,7 @@ func (e *Engine) close() error {
 func (e *Engine) idle(ctx context.Context) {
 	for {
 		e.mu.Lock()
-		changed, busy := e.changed, len(e.runs) > 0
+		changed, busy := e.changed, len(e.runs)+len(e.waiting) > 0
 		e.mu.Unlock()
 		timer := time.NewTimer(e.o.Idle)
 		select {

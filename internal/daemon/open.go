@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	if err != nil {
 		return nil, startEntry{}, err
 	}
-	in, err := policySource{home: e.o.Home, user: e.user, layers: e.conf.Policies}.load(r.PolicyDir, workspace)
+	in, err := e.compiled.load(policySource{home: e.o.Home, user: e.user, layers: e.conf.Policies}, r.PolicyDir, workspace)
 	if err != nil {
 		return nil, startEntry{}, api.Errorf(api.CodeBadRequest, "loading the policy: %v", err)
 	}
@@ -123,7 +124,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	if err != nil {
 		return nil, startEntry{}, fmt.Errorf("finding our own program: %w", err)
 	}
-	notes = append(in.notes, notes...)
+	notes = slices.Concat(in.notes, notes)
 	made := &run{notes: notes, gate: &gate.Run{
 		Session: &session.Session{ID: id, Principal: r.Principal, Workspace: workspace, Home: e.user},
 		Policy:  in.policy, Servers: servers, Monitors: monitors, Box: boxName(r.Box),
@@ -247,16 +248,26 @@ func (e *Engine) ResumeSession(ctx context.Context, c api.Caller, id, token stri
 	r := e.runs[id]
 	e.mu.Unlock()
 	if r == nil {
-		return api.Opened{}, api.ErrNoSession
+		if r, err = e.rebuild(ctx, id); err != nil {
+			return api.Opened{}, err
+		}
 	}
 	// What the connection before this one left under way has no outcome.
 	if err := e.gate.Orphan(ctx, r.gate); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeUnavailable, "%v", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.runs[id] != r {
+	if !e.take(r, c) {
 		return api.Opened{}, api.ErrNoSession
+	}
+	return opened(r, token), nil
+}
+
+// take makes the connection of c the owner of r, unless that has ended.
+func (e *Engine) take(r *run, c api.Caller) bool {
+	e.mu.Lock()
+	if e.runs[r.file.ID] != r || r.gate.Session.Ended() {
+		e.mu.Unlock()
+		return false
 	}
 	if r.lost != nil {
 		r.lost()
@@ -264,42 +275,65 @@ func (e *Engine) ResumeSession(ctx context.Context, c api.Caller, id, token stri
 	}
 	r.owner = c.Conn
 	r.asker.Store(&asker{identity(c.Peer), r.asker.Load().ownTerminal})
-	return opened(r, token), nil
+	was, f := r.file.Lost, r.file
+	f.Lost = time.Time{}
+	r.file = f
+	e.mu.Unlock()
+	if !was.IsZero() {
+		// What is not written makes the next engine end it sooner, and no more.
+		_ = f.Save(paths.Sessions(e.o.Home))
+	}
+	return true
 }
 
 // CloseSession ends a session that c owns.
 func (e *Engine) CloseSession(ctx context.Context, c api.Caller, id string) error {
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r == nil || r.owner != c.Conn {
+	r := e.owned(id, c)
+	if r == nil {
 		return api.ErrNoSession
 	}
 	return e.end(ctx, r, "closed by its client")
 }
 
+// owned returns the run with that id if the connection of c owns it, else nil.
+func (e *Engine) owned(id string, c api.Caller) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.runs[id]; r != nil && r.owner == c.Conn {
+		return r
+	}
+	return nil
+}
+
 // Gone keeps the sessions of a lost connection for a while.
 func (e *Engine) Gone(c api.Caller, owned []string) {
 	for _, id := range owned {
-		e.mu.Lock()
-		r := e.runs[id]
-		e.mu.Unlock()
-		if r != nil && r.owner == c.Conn {
+		if r := e.owned(id, c); r != nil {
 			if err := e.gate.Orphan(context.Background(), r.gate); err != nil {
 				e.stop(err) // evidence before anything else: without it the engine ends
 				return
 			}
-			e.lose(context.Background(), r)
+			e.lose(r)
 		}
 	}
 }
 
 // lose ends r after the grace, unless it is resumed before.
-func (e *Engine) lose(ctx context.Context, r *run) {
-	ctx, cancel := context.WithCancel(ctx)
+func (e *Engine) lose(r *run) {
+	ctx, cancel := context.WithCancel(context.Background())
+	stopping := e.stopping()
 	e.mu.Lock()
 	r.owner, r.lost = 0, cancel
+	if !stopping {
+		r.file.Lost = e.o.Now().UTC()
+	}
+	f := r.file
 	e.mu.Unlock()
+	if stopping {
+		return // it is we who left the client
+	}
+	// What is not written gives it another grace under the next engine, and no more.
+	_ = f.Save(paths.Sessions(e.o.Home))
 	timer := time.NewTimer(e.o.Grace)
 	e.work.Go(func() {
 		defer timer.Stop()
@@ -308,11 +342,26 @@ func (e *Engine) lose(ctx context.Context, r *run) {
 		case <-ctx.Done():
 		case <-e.done:
 		case <-timer.C:
-			if err := e.end(context.Background(), r, "its client was gone"); err != nil {
+			e.mu.Lock()
+			over := ctx.Err() == nil && r.gate.Session.End() // it was not resumed at this moment
+			e.mu.Unlock()
+			if !over {
+				return
+			}
+			if err := e.ended(context.Background(), r, "its client was gone"); err != nil {
 				e.stop(err)
 			}
 		}
 	})
+}
+
+func (e *Engine) stopping() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // end ends r: orphans, last entry, checkpoint, file.
@@ -320,6 +369,11 @@ func (e *Engine) end(ctx context.Context, r *run, why string) error {
 	if !r.gate.Session.End() {
 		return nil
 	}
+	return e.ended(ctx, r, why)
+}
+
+// ended is end of a session in which nothing can be opened any more.
+func (e *Engine) ended(ctx context.Context, r *run, why string) error {
 	id := r.file.ID
 	err := e.gate.Orphan(ctx, r.gate)
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,7 +25,8 @@ import (
 	"ringfence/internal/sys/paths"
 )
 
-// An inForce is the policy of one session and where it came from.
+// An inForce is the policy of a session and where it came from. Sessions share it,
+// so it does not change.
 type inForce struct {
 	policy       *policy.Policy
 	annotations  map[string]*policy.Annotation
@@ -40,6 +41,7 @@ type policySource struct {
 	home, user string          // ours, and the person's, absolute and real
 	layers     config.Policies //
 	unsigned   bool            // accept bundles that nobody signed: for looking, never for enforcing
+	read       readings        // takes in what load reads, if not nil
 }
 
 // load loads the policy in dir, or the default constitution if dir is "", under
@@ -65,7 +67,7 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 		if l.dir == "" {
 			continue
 		}
-		_, b, err := policy.LoadBundle(os.DirFS(l.dir), policy.Options{Trusted: trusted, Binding: bind})
+		_, b, err := policy.LoadBundle(p.open(l.dir), policy.Options{Trusted: trusted, Binding: bind})
 		if err != nil {
 			return inForce{}, fmt.Errorf("layer %s in %s: %w", l.name, l.dir, err)
 		}
@@ -77,7 +79,7 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 	if dir == "" {
 		return in, in.loadDefault(lower, bind)
 	}
-	pol, b, err := policy.LoadBundle(os.DirFS(dir), policy.Options{
+	pol, b, err := policy.LoadBundle(p.open(dir), policy.Options{
 		Trusted: trusted, AllowUnsigned: p.unsigned, Binding: bind, Layers: lower,
 	})
 	if err != nil {
@@ -124,22 +126,34 @@ func PolicyKey(home string) string { return filepath.Join(paths.Keys(home), "pol
 func Annotations(home string) string { return filepath.Join(home, "annotations") }
 
 func (p policySource) ownAnnotations(known map[string]*policy.Annotation) error {
-	files, err := filepath.Glob(filepath.Join(Annotations(p.home), "*.json"))
+	files, err := p.ownFiles()
 	if err != nil {
-		return fmt.Errorf("finding annotations: %w", err)
+		return err
 	}
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			return fmt.Errorf("reading annotations: %w", err)
-		}
-		a, err := policy.ParseAnnotation(f, data)
+	for _, name := range names(files) {
+		a, err := policy.ParseAnnotation(filepath.Join(Annotations(p.home), name), files[name])
 		if err != nil {
 			return err
 		}
 		known[a.Name] = a
 	}
 	return nil
+}
+
+// ownFiles are the annotations that a person has reviewed, by name of their file.
+func (p policySource) ownFiles() (map[string][]byte, error) {
+	dir := p.open(Annotations(p.home))
+	found, err := fs.Glob(dir, "*.json")
+	if err != nil {
+		return nil, fmt.Errorf("finding annotations: %w", err)
+	}
+	files := map[string][]byte{}
+	for _, name := range found {
+		if files[name], err = fs.ReadFile(dir, name); err != nil {
+			return nil, fmt.Errorf("reading annotations: %w", err)
+		}
+	}
+	return files, nil
 }
 
 // monitor returns the counters of p, rebuilt from the record; nil if p limits

@@ -12,106 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
 	"ringfence/internal/ledger"
-	"ringfence/internal/session"
-	"ringfence/internal/sys/paths"
 )
-
-// adopt takes over the sessions that an engine before this one left open: what
-// they left under way is recorded as orphaned, and they wait for their clients.
-func (e *Engine) adopt(ctx context.Context) error {
-	files, err := session.Files(paths.Sessions(e.o.Home))
-	if err != nil {
-		return fmt.Errorf("adopting sessions: %w", err)
-	}
-	for _, f := range files {
-		if err := e.adoptOne(ctx, f); err != nil {
-			return fmt.Errorf("adopting session %s: %w", f.ID, err)
-		}
-	}
-	return nil
-}
-
-func (e *Engine) adoptOne(ctx context.Context, f session.File) error {
-	var r api.OpenRequest
-	if err := json.Unmarshal(f.Open, &r); err != nil {
-		return err
-	}
-	past, err := e.past(ctx, f.ID)
-	if err != nil {
-		return err
-	}
-	if past.ended {
-		return session.RemoveFile(paths.Sessions(e.o.Home), f.ID)
-	}
-	made, _, buildErr := e.build(ctx, f.ID, api.Caller{}, r)
-	if buildErr != nil || made.gate.Policy.Hash() != past.policy {
-		why := "the engine restarted and its policy is another now"
-		if buildErr != nil {
-			why = "the engine restarted and it could not be rebuilt: " + buildErr.Error()
-		}
-		if err := e.append(ctx, f.ID, entryEnd, map[string]any{"why": why}); err != nil {
-			return err
-		}
-		return session.RemoveFile(paths.Sessions(e.o.Home), f.ID)
-	}
-	made.file = f
-	made.gate.Session.Add(past.labels...)
-	for _, ticket := range past.open {
-		if err := e.gate.OrphanTicket(ctx, made.gate, ticket); err != nil {
-			return err
-		}
-	}
-	e.mu.Lock()
-	e.runs[f.ID] = made
-	e.note()
-	e.mu.Unlock()
-	e.lose(ctx, made)
-	return nil
-}
-
-// A past is what the record says of one session.
-type past struct {
-	policy string
-	labels []act.Label
-	open   []string // tickets that allowed and have no result
-	ended  bool
-}
-
-func (e *Engine) past(ctx context.Context, id string) (past, error) {
-	var p past
-	err := e.ledger.Entries(ctx, ledger.Query{Session: id}, func(r ledger.Record) error {
-		var b struct {
-			Policy  string      `json:"policy"`
-			Verdict act.Verdict `json:"verdict"`
-			Ticket  string      `json:"ticket"`
-			Labels  []act.Label `json:"labels"`
-		}
-		if err := json.Unmarshal(r.Body, &b); err != nil {
-			return fmt.Errorf("reading entry %d: %w", r.Index, err)
-		}
-		switch r.Type {
-		case entryStart:
-			p.policy = b.Policy
-		case entryEnd:
-			p.ended = true
-		case gate.EntryDecision:
-			if b.Verdict == act.Allow {
-				p.open = append(p.open, gate.TicketID(r.Ref))
-				p.labels = append(p.labels, b.Labels...)
-			}
-		case gate.EntryResult:
-			p.open = slices.DeleteFunc(p.open, func(t string) bool { return t == b.Ticket })
-			p.labels = append(p.labels, b.Labels...)
-		}
-		return nil
-	})
-	return p, err
-}
 
 // LedgerEntries sends entries as they are stored.
 func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQuery, send func(json.RawMessage) error) error {
@@ -212,9 +117,7 @@ func (e *Engine) LedgerSessions(ctx context.Context, _ api.Caller) ([]api.Sessio
 func (e *Engine) Status(ctx context.Context, _ api.Caller) (api.Status, error) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	e.mu.Lock()
-	open := len(e.runs)
-	e.mu.Unlock()
+	open, _ := e.openSessions()
 	head, err := e.ledger.Checkpoint(ctx)
 	if err != nil {
 		return api.Status{}, err
@@ -228,9 +131,7 @@ func (e *Engine) Status(ctx context.Context, _ api.Caller) (api.Status, error) {
 
 // Stop begins to stop the engine.
 func (e *Engine) Stop(_ context.Context, _ api.Caller, force bool) error {
-	e.mu.Lock()
-	open := len(e.runs)
-	e.mu.Unlock()
+	open, _ := e.openSessions()
 	if open > 0 && !force {
 		return api.Errorf(api.CodeRefused, "%d sessions are open: end them first, or use --force", open)
 	}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +30,9 @@ type File struct {
 	TokenHash string          `json:"token_hash"`
 	Started   time.Time       `json:"started"`
 	Open      json.RawMessage `json:"open"` // the request that opened it, opaque here
+	// Lost is since when it has no client, as far as its engine saw. It is zero
+	// while there is one, and still so if the engine went first.
+	Lost time.Time `json:"lost,omitzero"`
 }
 
 // base32 in lower case without padding: ids are read aloud and typed.
@@ -107,24 +109,19 @@ func RemoveFile(dir, id string) error {
 	return nil
 }
 
-// Files returns the files of all sessions in dir, oldest first.
-func Files(dir string) ([]File, error) {
+// IDs returns the ids of all sessions that have a file in dir, whatever is in it,
+// in no order.
+func IDs(dir string) ([]string, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the folder of sessions: %w", err)
 	}
-	var all []File
+	var ids []string
 	for _, e := range found {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok || !idForm.MatchString(id) {
-			continue
+		if ok && idForm.MatchString(id) {
+			ids = append(ids, id)
 		}
-		f, err := LoadFile(dir, id)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b File) int { return a.Started.Compare(b.Started) })
-	return all, nil
+	return ids, nil
 }

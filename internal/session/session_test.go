@@ -3,6 +3,8 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -84,16 +86,24 @@ func TestFile(t *testing.T) {
 	token := session.NewToken()
 	f := session.File{
 		ID: session.NewID(), Principal: "default/claude", Workspace: "/w", Home: "/home/u", UID: 1000,
-		TokenHash: session.HashToken(token), Started: time.Unix(1, 0).UTC(), Open: []byte(`{"a":1}`),
+		TokenHash: session.HashToken(token), Started: time.Unix(1, 0).UTC(), Open: []byte(`{"a":1}`), Lost: time.Unix(2, 0).UTC(),
 	}
 	if err := f.Save(dir); err != nil {
 		t.Fatal(err)
+	}
+	for _, other := range []string{"s-.json", f.ID + ".json.tmp", "x.json"} {
+		if err := os.WriteFile(filepath.Join(dir, other), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, err := session.IDs(dir); err != nil || !slices.Equal(ids, []string{f.ID}) {
+		t.Errorf("sessions on disk: %q, %v", ids, err)
 	}
 	got, err := session.LoadFile(dir, f.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ID != f.ID || got.Principal != f.Principal || !got.Started.Equal(f.Started) {
+	if got.ID != f.ID || got.Principal != f.Principal || !got.Started.Equal(f.Started) || !got.Lost.Equal(f.Lost) {
 		t.Errorf("got %+v, want %+v", got, f)
 	}
 	for _, c := range []struct {
