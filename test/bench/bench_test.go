@@ -22,6 +22,7 @@ func TestBench(t *testing.T) {
 	}
 	for _, want := range []string{
 		"decision, 10,000 rules, host", "history monitor", "scan of", "call that observes", "call that is denied", "16 at once",
+		"observes, beside a relay", "denied, beside a relay", "in our place", "a hop between two processes", "not yet on disk",
 		"20 clients", "one writer", "512 writers", "verify", "constitution default", "--version", "mediator ready", "sessions open",
 	} {
 		if !strings.Contains(table.String(), want) || !strings.Contains(string(text), want) {

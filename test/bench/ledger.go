@@ -41,16 +41,16 @@ func appends(ctx context.Context, b *bench) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.close()) }()
 	line := []byte(decided + "\n")
-	ours := func(session string) error {
-		_, err := l.Append(ctx, true, ledger.Entry{Session: session, Type: "decision", Body: []byte(decided)})
-		return err
-	}
+	ours := func(session string) error { return record(ctx, l, session, true) }
 	mine, theirs, err := inTurn(ctx, b.times(2000), func() error { return ours("s0") }, func() error { return file.append(line) })
 	if err != nil {
 		return err
 	}
 	b.add(latency("ledger: an entry on disk, one writer", mine, "a line in a file, and fsync", theirs).within(mine.p50(), 500*time.Microsecond))
 
+	if err := unflushed(ctx, b, l, line); err != nil {
+		return err
+	}
 	const writers = 512
 	names := make([]string, writers)
 	for i := range names {
@@ -64,6 +64,28 @@ func appends(ctx context.Context, b *bench) (err error) {
 	b.add(rates(fmt.Sprintf("ledger: entries on disk, %d writers", writers), "entries", a.rate, "lines in a file, one fsync for all that wait", c.rate).
 		atLeast(a.rate, 50_000, "entries"))
 	return nil
+}
+
+// unflushed measures entries that are written when their writer goes on, and on
+// disk some time later.
+func unflushed(ctx context.Context, b *bench, l *ledger.Ledger, line []byte) (err error) {
+	file, err := os.OpenFile(b.dir+"/unflushed", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	mine, theirs, err := inTurn(ctx, b.times(2000),
+		func() error { return record(ctx, l, "s1", false) }, func() error { _, err := file.Write(line); return err })
+	if err != nil {
+		return err
+	}
+	b.add(latency("ledger: an entry written, not yet on disk, one writer", mine, "a line in a file", theirs))
+	return nil
+}
+
+func record(ctx context.Context, l *ledger.Ledger, session string, durable bool) error {
+	_, err := l.Append(ctx, durable, ledger.Entry{Session: session, Type: "decision", Body: []byte(decided)})
+	return err
 }
 
 // Lines is a file that many append to: whoever waits shares one write and one

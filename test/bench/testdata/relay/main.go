@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 
 	"ringfence/internal/sys/ipc"
 )
@@ -119,6 +120,17 @@ func (m *mill) turn(line []byte) ([]byte, error) {
 	return body, err
 }
 
+// input is the standard input, as a stream that the poller of the runtime waits
+// for. Where a thread waits in read(2) instead, and the rest of the program for
+// the network, nobody looks at the network until the runtime's watcher does, up
+// to 10 ms later.
+func input() *os.File {
+	if err := syscall.SetNonblock(syscall.Stdin, true); err != nil {
+		return os.Stdin
+	}
+	return os.NewFile(uintptr(syscall.Stdin), "standard input")
+}
+
 // pump passes lines on until there are no more. What each becomes is up to each;
 // nothing is written for nil.
 func pump(from io.Reader, to io.Writer, each func(line []byte) ([]byte, error)) error {
@@ -165,7 +177,7 @@ func pass(socket string, argv []string) error {
 		return err
 	}
 	up := make(chan error, 1)
-	go func() { up <- errors.Join(pump(os.Stdin, in, there.turn), in.Close()) }()
+	go func() { up <- errors.Join(pump(input(), in, there.turn), in.Close()) }()
 	err = pump(out, os.Stdout, back.turn) // ends with the server, which ends with its input
 	return errors.Join(err, <-up, cmd.Wait())
 }
@@ -176,7 +188,7 @@ func deny(socket string) error {
 		return err
 	}
 	defer m.nc.Close()
-	return pump(os.Stdin, os.Stdout, func(line []byte) ([]byte, error) {
+	return pump(input(), os.Stdout, func(line []byte) ([]byte, error) {
 		line, err := m.turn(line)
 		if err != nil {
 			return nil, err
