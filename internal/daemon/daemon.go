@@ -68,8 +68,9 @@ type Options struct {
 }
 
 const (
-	defaultGrace  = 2 * time.Minute
-	defaultLinger = 5 * time.Second
+	defaultGrace    = 2 * time.Minute
+	defaultLinger   = 5 * time.Second
+	defaultSessions = 256
 )
 
 // An Engine is the running engine of one home.
@@ -91,6 +92,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	runs     map[string]*run
+	opening  int                         // places for sessions that are about to be runs
 	waiting  map[string]*waiting         // adopted, and not resumed yet
 	monitors map[string]*policy.Monitors // by policy hash
 	changed  chan struct{}               // closed and replaced when runs or waiting change
@@ -154,6 +156,9 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
+	}
+	if o.Sessions == 0 {
+		o.Sessions = defaultSessions
 	}
 	conf, _, err := config.Load(o.Home)
 	if err != nil {

@@ -63,6 +63,11 @@ func since(f session.File, now time.Time) time.Time {
 func (e *Engine) openSessions() (open, lost int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.countSessions()
+}
+
+// countSessions is openSessions while Engine.mu is held.
+func (e *Engine) countSessions() (open, lost int) {
 	lost = len(e.waiting)
 	for _, r := range e.runs {
 		if r.owner == 0 {

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,4 +302,39 @@ func TestCompiledFromTheSame(t *testing.T) {
 	if len(c.kept) != maxCompiled {
 		t.Errorf("%d policies are kept", len(c.kept))
 	}
+}
+
+// TestTooManySessions: there is a bound, also on those that are opened at once. A
+// refused one is not on record, and one that ends makes room.
+func TestTooManySessions(t *testing.T) {
+	f := newFixture(t).start(Options{Sessions: 3})
+	c := f.client()
+	first := f.open(c)
+	other, err := api.Connect(context.Background(), api.Options{Home: f.home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var opening sync.WaitGroup
+	var refused atomic.Int64
+	for range 6 {
+		opening.Go(func() {
+			_, err := other.OpenSession(context.Background(), f.request())
+			e, ok := errors.AsType[*api.Error](err)
+			if err != nil && (!ok || e.Code != api.CodeBusy || !strings.Contains(e.Message, "3 sessions are open")) {
+				t.Error(err)
+			}
+			if err != nil {
+				refused.Add(1)
+			}
+		})
+	}
+	opening.Wait()
+	if all, err := c.LedgerSessions(context.Background()); err != nil || len(all) != 3 || refused.Load() != 4 {
+		t.Errorf("%d sessions are on record, %d were refused; %v", len(all), refused.Load(), err)
+	}
+	other.Close()
+	if err := first.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	f.open(c)
 }

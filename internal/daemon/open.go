@@ -69,6 +69,10 @@ type clientEntry struct {
 
 // OpenSession opens a session for c. It is on record before it exists.
 func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenRequest) (api.Opened, error) {
+	if err := e.admit(); err != nil {
+		return api.Opened{}, err
+	}
+	defer e.admitted()
 	id, token := session.NewID(), session.NewToken()
 	made, start, err := e.build(ctx, id, c, r)
 	if err != nil {
@@ -94,6 +98,29 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	e.note()
 	e.mu.Unlock()
 	return opened(made, token), nil
+}
+
+// admit takes a place for one more session, or says what to do for one. admitted
+// gives it back, when the session has its own or does not come to be.
+func (e *Engine) admit() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	open, lost := e.countSessions()
+	if open+e.opening < e.o.Sessions {
+		e.opening++
+		return nil
+	}
+	msg := fmt.Sprintf("%d sessions are open, and no more can be: end agents that are not needed any more; `ringfence ledger sessions` lists what is open", open+e.opening)
+	if lost > 0 {
+		msg += fmt.Sprintf(", and %d of those have lost their agent and end by themselves within %s", lost, e.o.Grace)
+	}
+	return api.Errorf(api.CodeBusy, "%s", msg)
+}
+
+func (e *Engine) admitted() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.opening--
 }
 
 func opened(r *run, token string) api.Opened {

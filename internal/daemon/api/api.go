@@ -52,7 +52,7 @@ const (
 	CodeNoSession   Code = "no-session"  // unknown, ended, or owned by another connection
 	CodeNotFound    Code = "not-found"   // no such question, tool, entry
 	CodeRefused     Code = "refused"     // this person may not do that
-	CodeBusy        Code = "busy"        // too much in flight: wait for replies
+	CodeBusy        Code = "busy"        // too much in flight, or too many sessions: wait for replies, or end some
 	CodeTooLarge    Code = "too-large"   // the reply does not fit a frame
 	CodeStopping    Code = "stopping"    // the engine is going away: connect anew
 	CodeUnavailable Code = "no-evidence" // the record cannot be written
