@@ -263,6 +263,9 @@ func boxName(report json.RawMessage) string {
 	var r struct {
 		Tier string `json:"tier"`
 	}
+	if string(report) == api.BoxFollows {
+		return "follows"
+	}
 	if len(report) == 0 || json.Unmarshal(report, &r) != nil || r.Tier == "" {
 		return "none"
 	}

@@ -108,8 +108,12 @@ func TestAllowed(t *testing.T) {
 		t.Errorf("the decision does not say what was dispatched instead: %s", b.record.entries[1].Body)
 	}
 	b.record.entries, b.record.durable = nil, nil
+	b.run.Servers["files"].SetBox("box: native: seccomp")
 	if got := b.decide(write("a")); got.Verdict != act.Allow {
 		t.Fatal(got.Reason)
+	}
+	if body := string(b.record.entries[1].Body); !strings.Contains(body, `"box":"box: native: seccomp"`) {
+		t.Errorf("the decision does not say what confines the server: %s", body)
 	}
 	if want := []string{"request!", "decision!"}; !slices.Equal(b.record.types(), want) {
 		t.Errorf("writing wrote %v, want %v", b.record.types(), want)

@@ -98,7 +98,7 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 	}
 	de := decisionEntry{
 		Verdict: t.Verdict, Code: t.Code, Rules: t.Rules, Reason: g.clean(t.Reason), Policy: d.run.Policy.Hash(),
-		Box: d.run.Box, Durable: durable,
+		Box: d.box(), Durable: durable,
 	}
 	if t.Verdict == act.Allow {
 		de.Labels = d.sets()
@@ -113,6 +113,17 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 		return "", fmt.Errorf("recording decision: %w", err)
 	}
 	return TicketID(refs[len(refs)-1]), nil
+}
+
+// box is what confines the effect: the box of the server that carries it out,
+// where that was reported, else that of the session.
+func (d *draft) box() string {
+	if d.tool != nil {
+		if box := d.tool.server.confinedBy(); box != "" {
+			return box
+		}
+	}
+	return d.run.Box
 }
 
 // TicketID is the id of the ticket whose decision is the entry at r.

@@ -22,6 +22,20 @@ type Server struct {
 
 	mu    sync.Mutex
 	tools map[string]*Tool
+	box   string // what confines it, as its launcher reported; "" until then
+}
+
+// SetBox says what confines the server from now on.
+func (s *Server) SetBox(box string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.box = box
+}
+
+func (s *Server) confinedBy() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.box
 }
 
 // A Tool is one tool as its server last listed it.

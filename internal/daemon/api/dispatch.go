@@ -32,6 +32,7 @@ var methods = map[string]method{
 	methodOpen:           with(open),
 	methodResume:         with(resume),
 	methodClose:          with(closeSession),
+	methodBox:            with(recordBox),
 	methodDecide:         decide,
 	methodFinish:         with(finish),
 	methodQuestions:      with(questions),
@@ -122,6 +123,13 @@ func closeSession(r *request, h Handler, p sessionParams) (result, error) {
 	}
 	r.conn.server.release(p.Session, r.conn)
 	return result{}, nil
+}
+
+func recordBox(r *request, h Handler, p boxParams) (result, error) {
+	if err := r.owned(p.Session); err != nil {
+		return result{}, err
+	}
+	return result{}, h.RecordBox(r.ctx, r.conn.caller, p.Session, p.BoxRecord)
 }
 
 // ticketRoom is what a reply has around its ticket, in bytes, and more.

@@ -16,6 +16,7 @@ type fake struct {
 	mu        sync.Mutex
 	sessions  map[string]string // id → token
 	gone      [][]string
+	boxes     []BoxRecord
 	requests  []act.Request
 	outcomes  []act.Outcome
 	answered  map[string]Choice
@@ -54,6 +55,13 @@ func (f *fake) CloseSession(_ context.Context, _ Caller, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.sessions, id)
+	return nil
+}
+
+func (f *fake) RecordBox(_ context.Context, _ Caller, _ string, b BoxRecord) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.boxes = append(f.boxes, b)
 	return nil
 }
 

@@ -36,6 +36,9 @@ type Sessions interface {
 	// the session's no longer.
 	ResumeSession(ctx context.Context, c Caller, session, token string) (Opened, error)
 	CloseSession(ctx context.Context, c Caller, session string) error
+	// RecordBox puts on record, on disk, what confines a program that is about to
+	// start for the session. The program may start when it has returned nil.
+	RecordBox(ctx context.Context, c Caller, session string, b BoxRecord) error
 	// Gone says that the connection of c has ended, and which sessions it owned
 	// until then: none that another connection resumed before. Every other call
 	// of that connection has returned. It never overlaps ResumeSession.

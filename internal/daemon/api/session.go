@@ -26,6 +26,7 @@ type Session struct {
 	opened Opened
 	link   *link             // the link that owns the session in the engine
 	lists  map[string][]byte // by server, the newest list that was decided
+	boxes  []BoxRecord       // of the servers, the newest of each
 }
 
 var _ act.Decider = (*Session)(nil)
@@ -89,6 +90,11 @@ func (s *Session) owner(ctx context.Context) (*link, string, error) {
 	if o.Token == "" {
 		o.Token = s.opened.Token
 	}
+	for _, b := range s.boxes {
+		if err := do(ctx, l, methodBox, boxParams{id, b}, nil); err != nil {
+			return nil, "", fmt.Errorf("recording the box of %s again: %w", b.Server, err)
+		}
+	}
 	for _, server := range slices.Sorted(maps.Keys(s.lists)) {
 		if err := relist(ctx, l, id, server, s.lists[server]); err != nil {
 			return nil, "", fmt.Errorf("deciding the tools of %s again: %w", server, err)
@@ -122,6 +128,24 @@ func (s *Session) keep(server string, list []byte) {
 		s.lists = map[string][]byte{}
 	}
 	s.lists[server] = list
+}
+
+// RecordBox puts on record what confines a program that is about to start. On
+// error it must not start.
+func (s *Session) RecordBox(ctx context.Context, b BoxRecord) error {
+	l, id, err := s.owner(ctx)
+	if err == nil {
+		err = do(ctx, l, methodBox, boxParams{id, b}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("recording a box: %w", err)
+	}
+	if b.Server != "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.boxes = append(slices.DeleteFunc(s.boxes, func(old BoxRecord) bool { return old.Server == b.Server }), b)
+	}
+	return nil
 }
 
 // Decide has the engine decide r, whose Session and Principal are those of s

@@ -51,6 +51,20 @@ type ServerInfo struct {
 	Report json.RawMessage `json:"report,omitempty"`
 }
 
+// A BoxRecord says what confines a program that is about to start: the server of
+// that name, or else what the ticket allowed.
+type BoxRecord struct {
+	Server string `json:"server,omitempty"`
+	Ticket string `json:"ticket,omitempty"`
+	// Box is the Report of the box in one line, as decisions repeat it.
+	Box    string          `json:"box"`
+	Report json.RawMessage `json:"report"` // the whole of it
+}
+
+// BoxFollows, as the Box of an OpenRequest, says that each effect of the session
+// gets a box of its own, which is on record before the effect starts.
+const BoxFollows = `"follows"`
+
 // An Opened is a session that was opened or resumed.
 type Opened struct {
 	Session    string   `json:"session"` // public

@@ -21,6 +21,7 @@ const (
 	methodOpen           = "session.open"
 	methodResume         = "session.resume"
 	methodClose          = "session.close"
+	methodBox            = "session.box"
 	methodDecide         = "decide"
 	methodFinish         = "finish"
 	methodQuestions      = "questions.list"
@@ -68,6 +69,10 @@ type (
 		Session string `json:"session"`
 		Ticket  string `json:"ticket"`
 		Error   string `json:"error,omitempty"`
+	}
+	boxParams struct {
+		Session string `json:"session"`
+		BoxRecord
 	}
 	questionParams struct {
 		ID     string `json:"id"`

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"ringfence/internal/daemon/api"
+)
+
+// entryBox is the entry of a box, written before its program starts.
+const entryBox = "box"
+
+// What a box record may hold at most, in bytes.
+const (
+	maxBoxLine   = 4 << 10
+	maxBoxReport = 64 << 10
+)
+
+type boxEntry struct {
+	Server string          `json:"server,omitempty"`
+	Ticket string          `json:"ticket,omitempty"`
+	Box    string          `json:"box"`
+	Report json.RawMessage `json:"report"`
+}
+
+// RecordBox puts a box on record and has the decisions about the tools of a server
+// repeat it.
+func (e *Engine) RecordBox(ctx context.Context, c api.Caller, id string, b api.BoxRecord) error {
+	r := e.owned(id, c)
+	if r == nil {
+		return api.ErrNoSession
+	}
+	if b.Box == "" || len(b.Box) > maxBoxLine || len(b.Report) == 0 || b.Report[0] != '{' || len(b.Report) > maxBoxReport {
+		return api.Errorf(api.CodeBadRequest, "a box record has a line of at most %d bytes and a report of at most %d", maxBoxLine, maxBoxReport)
+	}
+	server := r.gate.Servers[b.Server]
+	switch {
+	case (b.Server == "") == (b.Ticket == ""):
+		return api.Errorf(api.CodeBadRequest, "a box is of a server or of a ticket")
+	case b.Ticket != "" && !strings.HasPrefix(b.Ticket, id+"/"):
+		return api.Errorf(api.CodeBadRequest, "session %s has no ticket %q", id, b.Ticket)
+	case b.Server != "" && server == nil:
+		return api.Errorf(api.CodeBadRequest, "session %s has no server %q", id, b.Server)
+	}
+	if err := e.append(ctx, id, entryBox, boxEntry{Server: b.Server, Ticket: b.Ticket, Box: b.Box, Report: b.Report}); err != nil {
+		return api.Errorf(api.CodeUnavailable, "recording the box: %v", err)
+	}
+	if server != nil {
+		server.SetBox(b.Box)
+	}
+	return nil
+}
