@@ -133,7 +133,7 @@ func killMember(dir string, pid int) error {
 		return fmt.Errorf("%s: a process that is not to be seen from here", dir)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err == unix.ESRCH {
+	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	if err != nil {

@@ -27,7 +27,7 @@ type system struct {
 
 func machine() (system, error) {
 	s := system{
-		mkdir:     func(dir string) error { return os.Mkdir(dir, 0o755) },
+		mkdir:     func(dir string) error { return os.Mkdir(dir, 0o700) },
 		delegated: delegated,
 	}
 	for name, to := range map[string]*string{"/proc/self/mountinfo": &s.mountinfo, "/proc/self/cgroup": &s.self} {
@@ -206,8 +206,7 @@ func advice(version int) string {
 // fill1 limits what controller stands for in its own hierarchy of version 1.
 func (m maker) fill1(h hierarchy, controller string) error {
 	p, err := m.place(h, h.own)
-	var no unavailableError
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[unavailableError](err); ok {
 		m.lack(controller, string(no))
 		return nil
 	}
@@ -230,8 +229,7 @@ func (m maker) fill2(controllers []string) error {
 	}
 	below, served := m.choose(h, controllers)
 	p, err := m.place(h, below)
-	var no unavailableError
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[unavailableError](err); ok {
 		for _, c := range controllers {
 			m.lack(c, string(no))
 		}

@@ -68,7 +68,7 @@ func RawProbe(name *byte) syscall.Errno {
 	at := cwd
 	fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
 	if e == 0 {
-		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	}
 	return e
 }

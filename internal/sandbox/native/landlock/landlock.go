@@ -35,18 +35,19 @@ var (
 	// run Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK.
 	ErrAbsent = errors.New("this kernel has no Landlock; run Linux 5.13 or newer, built with CONFIG_SECURITY_LANDLOCK")
 	// ErrDisabled says that Landlock is built in and was not chosen at boot.
-	ErrDisabled = errors.New("Landlock is not enabled in this kernel; add landlock to the lsm= list of its command line, and restart")
+	ErrDisabled = errors.New("this kernel was started without Landlock; add landlock to the lsm= list of its command line, and restart")
 	// ErrRefused says that something, usually the system call filter of a
 	// container, answers for the kernel.
 	ErrRefused = errors.New("the calls of Landlock are refused here; allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the container's seccomp profile")
 	// ErrTooOld says that the kernel's Landlock lacks what the Rules need.
-	ErrTooOld = errors.New("Landlock of this kernel is too old")
+	ErrTooOld = errors.New("this kernel's Landlock is too old")
 )
 
 // An Access is a set of things that may be done with a path. What is about
 // directories is dropped where the path is a file.
 type Access uint8
 
+// What may be done.
 const (
 	Read    Access = 1 << iota // read files, list directories
 	Execute                    // execute files

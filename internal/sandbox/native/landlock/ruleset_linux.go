@@ -23,8 +23,9 @@ func ABI() (int, error) {
 		return 0, ErrDisabled
 	case unix.EPERM, unix.EACCES:
 		return 0, fmt.Errorf("%w (%w)", ErrRefused, e)
+	default:
+		return 0, fmt.Errorf("asking for the version of Landlock: %w", e)
 	}
-	return 0, fmt.Errorf("asking for the version of Landlock: %w", e)
 }
 
 // Errata returns which faults of Landlock are mended in this kernel: bit n-1 for
@@ -103,7 +104,7 @@ func (s *Ruleset) add(p Path) error {
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 		var err error
 		fd, err = open(p.Name, &how)
-		if err == unix.ELOOP {
+		if errors.Is(err, unix.ELOOP) {
 			return fmt.Errorf("it has a symbolic link in it: give the path that it leads to: %w", err)
 		}
 		if err != nil {
@@ -192,8 +193,9 @@ func explain(e syscall.Errno) error {
 		return nil
 	case unix.E2BIG:
 		return fmt.Errorf("restricting: more than 16 Landlock rulesets are in force already: %w", e)
+	default:
+		return fmt.Errorf("restricting with Landlock: %w", e)
 	}
-	return fmt.Errorf("restricting with Landlock: %w", e)
 }
 
 // Close gives the descriptor back. What is in force stays so.
