@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
 )
 
 // TestUsage runs the command lines of testdata/usage.txt; "..." there stands for
@@ -54,6 +56,7 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("reading checkpoint: short"), codeFailed, "ringfence: reading checkpoint: short\n"},
 		{fmt.Errorf("calling: %w", denied), codeDenied, "ringfence: calling: denied by rule 3\nringfence: ask for approval\n"},
 		{&exitError{code: 137}, 137, ""},
+		{fmt.Errorf("opening: %w", api.Errorf(api.CodeUnavailable, "disk full")), codeEvidence, "ringfence: opening: disk full\n"},
 		{fmt.Errorf("waiting: %w", context.Canceled), codeInterrupted, "ringfence: waiting: context canceled\n"},
 	} {
 		var errs bytes.Buffer

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 )
 
@@ -70,6 +71,8 @@ func exitCode(err error) int {
 		return codeDone
 	case errors.As(err, &e):
 		return e.code
+	case errors.Is(err, &api.Error{Code: api.CodeUnavailable}):
+		return codeEvidence
 	case errors.Is(err, context.Canceled):
 		return codeInterrupted
 	default:

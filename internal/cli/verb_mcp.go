@@ -261,8 +261,5 @@ func sessionError(err error) error {
 	if errors.As(err, &e) && e.Code == api.CodeBadRequest {
 		return &exitError{code: codeUsage, err: err}
 	}
-	if errors.As(err, &e) && e.Code == api.CodeUnavailable {
-		return &exitError{code: codeEvidence, err: err}
-	}
 	return err
 }

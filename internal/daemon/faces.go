@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
+	"ringfence/internal/ledger"
 	"ringfence/internal/policy"
 )
 
@@ -160,13 +162,35 @@ func person(who desk.Identity, yes bool) string {
 // Decide passes a request of a session that c owns through the gate.
 func (e *Engine) Decide(ctx context.Context, _ api.Caller, r act.Request) (act.Ticket, error) {
 	t, err := e.gate.Decide(ctx, r)
-	if err != nil {
-		return act.Ticket{}, api.Errorf(api.CodeUnavailable, "%v", err)
+	if err == nil {
+		return t, nil
 	}
-	return t, nil
+	code := api.CodeInternal
+	switch t.Code {
+	case act.CodeEvidence:
+		code = api.CodeUnavailable
+	case act.CodeSession:
+		code = api.CodeNoSession
+	}
+	return act.Ticket{}, api.Errorf(code, "%v", err)
 }
 
 // Finish passes an outcome through the gate.
 func (e *Engine) Finish(ctx context.Context, _ api.Caller, session, ticket string, o act.Outcome) (act.Reply, error) {
-	return e.gate.Finish(ctx, act.Ticket{ID: ticket, Session: session}, o)
+	r, err := e.gate.Finish(ctx, act.Ticket{ID: ticket, Session: session}, o)
+	return r, evidence(err)
+}
+
+// errNoEvidence is for errors.Is.
+var errNoEvidence = &api.Error{Code: api.CodeUnavailable}
+
+// evidence gives err the code that says that nothing can be recorded, if that is
+// what it means.
+func evidence(err error) error {
+	for _, e := range []error{ledger.ErrUnwritable, ledger.ErrClosed, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, e) {
+			return api.Errorf(api.CodeUnavailable, "%v", err)
+		}
+	}
+	return err
 }

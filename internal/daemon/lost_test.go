@@ -338,3 +338,28 @@ func TestTooManySessions(t *testing.T) {
 	}
 	f.open(c)
 }
+
+// TestNoEvidence: whatever cannot be recorded is refused for that reason.
+func TestNoEvidence(t *testing.T) {
+	f := newFixture(t)
+	e := f.bare(nil)
+	o := f.under(e)
+	caller, ctx := api.Caller{Conn: 1}, context.Background()
+	e.dies(t)
+	look := act.Request{Session: o.Session, Verb: act.VerbEffect, Direct: []act.Effect{{Kind: act.List, Resource: act.Resource{Text: "."}}}}
+	for _, c := range []struct {
+		name string
+		do   func() error
+	}{
+		{"open", func() error { _, err := e.OpenSession(ctx, caller, f.request()); return err }},
+		{"resume", func() error { _, err := e.ResumeSession(ctx, caller, o.Session, o.Token); return err }},
+		{"decide", func() error { _, err := e.Decide(ctx, caller, look); return err }},
+		{"finish", func() error { _, err := e.Finish(ctx, caller, o.Session, o.Session+"/2", act.Outcome{}); return err }},
+		{"close", func() error { return e.CloseSession(ctx, caller, o.Session) }},
+		{"status", func() error { _, err := e.Status(ctx, caller); return err }},
+	} {
+		if err := c.do(); !errors.Is(err, errNoEvidence) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,7 +91,8 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 		TokenHash: session.HashToken(token), Started: e.o.Now().UTC(), Open: raw,
 	}
 	if err := made.file.Save(paths.Sessions(e.o.Home)); err != nil {
-		return api.Opened{}, err
+		ended := e.append(ctx, id, entryEnd, map[string]any{"why": "it could not be kept"})
+		return api.Opened{}, errors.Join(evidence(err), ended)
 	}
 	made.owner = c.Conn
 	e.mu.Lock()
@@ -319,7 +321,7 @@ func (e *Engine) CloseSession(ctx context.Context, c api.Caller, id string) erro
 	if r == nil {
 		return api.ErrNoSession
 	}
-	return e.end(ctx, r, "closed by its client")
+	return evidence(e.end(ctx, r, "closed by its client"))
 }
 
 // owned returns the run with that id if the connection of c owns it, else nil.

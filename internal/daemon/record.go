@@ -52,7 +52,7 @@ func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQu
 // LedgerExport writes the export of one session.
 func (e *Engine) LedgerExport(ctx context.Context, _ api.Caller, id string, w io.Writer) error {
 	if _, err := e.ledger.Checkpoint(ctx); err != nil {
-		return err
+		return evidence(err)
 	}
 	err := e.ledger.Export(ctx, id, w)
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -65,7 +65,7 @@ func (e *Engine) LedgerExport(ctx context.Context, _ api.Caller, id string, w io
 func (e *Engine) LedgerVerify(ctx context.Context, _ api.Caller) (api.Verification, error) {
 	v, err := e.ledger.Verify(ctx)
 	if err != nil {
-		return api.Verification{}, err
+		return api.Verification{}, evidence(err)
 	}
 	return verification(v), nil
 }
@@ -120,7 +120,7 @@ func (e *Engine) Status(ctx context.Context, _ api.Caller) (api.Status, error) {
 	open, _ := e.openSessions()
 	head, err := e.ledger.Checkpoint(ctx)
 	if err != nil {
-		return api.Status{}, err
+		return api.Status{}, evidence(err)
 	}
 	return api.Status{
 		Program: e.o.Program, PID: os.Getpid(), Home: e.o.Home, Started: e.started,

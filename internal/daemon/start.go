@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"ringfence/internal/daemon/api"
-	"ringfence/internal/ledger"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
@@ -104,10 +102,8 @@ func start(ctx context.Context, home string) error {
 // notStarted is what clients are told of an engine that could not start.
 func notStarted(why error) *api.Error {
 	code := api.CodeNotStarted
-	for _, e := range []error{ledger.ErrUnwritable, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT} {
-		if errors.Is(why, e) {
-			code = api.CodeUnavailable
-		}
+	if errors.Is(evidence(why), errNoEvidence) {
+		code = api.CodeUnavailable
 	}
 	return api.Errorf(code, "the engine could not start: %s", strings.ReplaceAll(why.Error(), "\n", "; "))
 }

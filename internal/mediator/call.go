@@ -32,6 +32,9 @@ var (
 	errNoServer  = errors.New("no such server")
 	errWithheld  = errors.New("the result could not be recorded, so it is withheld")
 	errUndecided = errors.New("no decision could be obtained, so nothing was done")
+
+	errUnrecorded = errors.New("the decision could not be recorded, so nothing was done")
+	errNoSession  = errors.New("this session has ended, so nothing was done: start a new one")
 )
 
 // route finds the server and the name of the tool behind a name on the wire. With
@@ -102,7 +105,7 @@ func (c *call) answer(ctx context.Context) []byte {
 	stop()
 	if err != nil {
 		f.m.o.Log.ErrorContext(ctx, "deciding call", slog.String("tool", name), slog.Any("err", err))
-		return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
+		return c.undecided(t.Code)
 	}
 	if t.Verdict != act.Allow {
 		return c.denied(t)
@@ -172,6 +175,18 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 	return c.at.link.request(ctx, progress, func(id int64) ([]byte, error) {
 		return c.parts.toServer(c.m, id, c.tool, args)
 	})
+}
+
+// undecided answers a call about which there was no decision, for what the code of
+// the denying ticket says, if anything.
+func (c *call) undecided(code act.Code) []byte {
+	switch code {
+	case act.CodeEvidence:
+		return c.toolError(string(code), act.Ticket{}, errUnrecorded.Error())
+	case act.CodeSession:
+		return c.toolError(string(code), act.Ticket{}, errNoSession.Error())
+	}
+	return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
 }
 
 func (c *call) denied(t act.Ticket) []byte {

@@ -128,7 +128,7 @@ func (f *fakeStarter) process(run fakeServer) *Process {
 //	tools/call fs.read allow {"a":1}   other args
 //	tools/call fs.read deny policy because so
 //	tools/call fs.read hold            allow, but only when the context has ended
-//	tools/call fs.read fail            an error
+//	tools/call fs.read fail            an error; with the code that follows, if any
 //	finish fs.read {"content":[]}      the reply; "fail" is an error, "none" no body
 //	note fs.read withheld two lines    the note of the reply
 //
@@ -173,7 +173,7 @@ func (d *fakeDecider) Decide(ctx context.Context, r act.Request) (act.Ticket, er
 		t.Verdict, t.Code, t.Reason, t.Rules = act.Deny, act.Code(code), reason, []string{"c1"}
 		return t, nil
 	case "fail":
-		return act.Ticket{}, errors.New("the engine is gone")
+		return act.Ticket{Code: act.Code(rest)}, errors.New("the engine is gone")
 	case "hold":
 		d.held <- struct{}{}
 		<-ctx.Done()

@@ -546,3 +546,28 @@ func TestServe(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// TestDiskFull: of a call that could not be recorded the caller has the code, and a
+// ticket that denies.
+func TestDiskFull(t *testing.T) {
+	w := newWorld(t, ServerOptions{})
+	s, err := w.connect(Options{}).OpenSession(t.Context(), OpenRequest{Principal: "p/a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		err  error
+		want act.Code
+	}{
+		{Errorf(CodeUnavailable, "disk full"), act.CodeEvidence},
+		{Errorf(CodeNoSession, "ended"), act.CodeSession},
+		{Errorf(CodeInternal, "odd"), ""},
+		{errors.New("odd"), ""},
+	} {
+		w.engine.decide = func(context.Context, act.Request) (act.Ticket, error) { return act.Ticket{Verdict: act.Allow}, c.err }
+		got, err := s.Decide(t.Context(), act.Request{Verb: act.VerbCall})
+		if err == nil || got.Verdict != act.Deny || got.Code != c.want {
+			t.Errorf("%v: ticket %+v, %v, want code %q", c.err, got, err, c.want)
+		}
+	}
+}

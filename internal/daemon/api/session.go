@@ -149,16 +149,17 @@ func (s *Session) RecordBox(ctx context.Context, b BoxRecord) error {
 }
 
 // Decide has the engine decide r, whose Session and Principal are those of s
-// whatever it says. On error nothing may happen.
+// whatever it says. On error nothing may happen; the ticket, which denies, then
+// has a code if the engine said why.
 func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
 	l, id, err := s.owner(ctx)
 	if err != nil {
-		return act.Ticket{}, fmt.Errorf("deciding: %w", err)
+		return undecided(err), fmt.Errorf("deciding: %w", err)
 	}
 	p := decideParams{Session: id, Verb: r.Verb, Tool: r.Tool, Direct: r.Direct}
 	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeDecide(n, p) }, r.Args, func(r reply) { s.disuse(l, id, r) })
 	if err != nil {
-		return act.Ticket{}, fmt.Errorf("deciding: %w", err)
+		return undecided(err), fmt.Errorf("deciding: %w", err)
 	}
 	t, err := decodeTicket(got.header.Result)
 	if err != nil {
@@ -169,6 +170,18 @@ func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 		s.keep(r.Tool, r.Args)
 	}
 	return t, nil
+}
+
+// undecided is the ticket that is returned with err.
+func undecided(err error) act.Ticket {
+	switch e, _ := errors.AsType[*Error](err); {
+	case e == nil:
+	case e.Code == CodeUnavailable:
+		return act.Ticket{Code: act.CodeEvidence}
+	case e.Code == CodeNoSession:
+		return act.Ticket{Code: act.CodeSession}
+	}
+	return act.Ticket{}
 }
 
 // disuse finishes a ticket that came when nobody waited for it any more.
