@@ -141,18 +141,22 @@ func (f *leaf) check(prev []byte) error {
 	if !validTime(f.time) {
 		return fmt.Errorf("time %q is not of the form %q", f.time, timeLayout)
 	}
-	return checkBody(f.body)
+	if err := checkBody(f.body); err != nil {
+		return err
+	}
+	if !strictjson.IsCanonical(f.body) {
+		return errors.New("body is not canonical JSON")
+	}
+	return nil
 }
 
-// checkBody reports whether body is a canonical object within bounds.
+// checkBody reports whether body, which is JSON, is an object within bounds.
 func checkBody(body []byte) error {
 	switch {
 	case len(body) > MaxBody:
 		return fmt.Errorf("body of %d bytes, more than %d", len(body), MaxBody)
 	case len(body) == 0 || body[0] != '{':
 		return errors.New("body is not a JSON object")
-	case !strictjson.IsCanonical(body):
-		return errors.New("body is not canonical JSON")
 	}
 	return nil
 }

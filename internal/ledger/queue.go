@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -106,7 +107,8 @@ func (n *line) take(count int) []*request {
 	return group
 }
 
-// written ends a turn to write. result says what became of a request.
+// written ends a turn to write. result says what became of a request. The next
+// turn begins before the answers are given: there may be many.
 func (q *queue) written(group []*request, result func(*request) error) {
 	q.mu.Lock()
 	var done []*request
@@ -117,23 +119,21 @@ func (q *queue) written(group []*request, result func(*request) error) {
 			done = append(done, r)
 		}
 	}
+	q.next(&q.write)
 	q.mu.Unlock()
 	for _, r := range done {
 		r.notices <- notice{err: result(r)}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.next(&q.write)
 }
 
-// flushed ends a turn to flush.
+// flushed ends a turn to flush, as written does.
 func (q *queue) flushed(group []*request, err error) {
+	q.mu.Lock()
+	q.next(&q.flush)
+	q.mu.Unlock()
 	for _, r := range group {
 		r.notices <- notice{err: err}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.next(&q.flush)
 }
 
 // withdraw says that nobody waits for r any more. What has not been taken yet is
@@ -167,9 +167,14 @@ func (q *queue) close() error {
 	return nil
 }
 
-// busy reports whether a turn to write may find more if it waits a little.
-func (q *queue) busy() bool {
+// gather lets callers that were answered together run once before a turn takes
+// what waits, so that their next requests share it. A caller that is alone is
+// not held up.
+func (q *queue) gather() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.crowded || len(q.write.waiting) > 1
+	busy := q.crowded || len(q.write.waiting) > 1
+	q.mu.Unlock()
+	if busy {
+		runtime.Gosched()
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"time"
 
@@ -81,11 +80,7 @@ var (
 // write is the turn of a caller: it puts what waits into one transaction, for
 // all, so that no context ends it.
 func (l *Ledger) write() {
-	if l.queue.busy() {
-		// Callers that were answered together are let run once, so that their
-		// next requests share a transaction too.
-		runtime.Gosched()
-	}
+	l.queue.gather()
 	group := l.queue.takeWrites()
 	refused := map[*request]error{}
 	err := errStopped
@@ -241,8 +236,24 @@ func (d *draft) observe(now time.Time) {
 		d.add(Entry{SystemSession, TypeClock, fmt.Appendf(nil, `{"from":%q,"to":%q}`, formatTime(before), formatTime(wall))})
 	}
 	if wall > d.last {
-		d.last, d.when = wall, formatTime(wall)
+		d.when = nextTime(d.when, d.last, wall)
+		d.last = wall
 	}
+}
+
+// nextTime is formatTime of micros, given that of a time before: most entries
+// are of the same second as the last.
+func nextTime(when []byte, before, micros int64) []byte {
+	if micros/1e6 != before/1e6 || len(when) != len(timeLayout) || before < 0 {
+		return formatTime(micros)
+	}
+	when = slices.Clone(when)
+	digits := micros % 1e6
+	for i := len(when) - 2; i > len(when)-8; i-- {
+		when[i] = byte('0' + digits%10)
+		digits /= 10
+	}
+	return when
 }
 
 func formatTime(micros int64) []byte {
@@ -283,6 +294,7 @@ func (d *draft) completeTile(t tileRoot) {
 // flush is the turn of a caller: one flush for all that was written during the
 // last.
 func (l *Ledger) flush() {
+	l.queue.gather()
 	group := l.queue.takeFlushes()
 	err := errStopped
 	defer func() { l.queue.flushed(group, err) }()
