@@ -72,6 +72,7 @@ const (
 	VerbCall   Verb = "tools/call" // Tool is "server.tool", Args its arguments
 	VerbList   Verb = "tools/list" // Tool is "server", Args the raw list result of that server
 	VerbEffect Verb = "effect"     // no tool: Direct names the effects, not yet canonical
+	VerbExec   Verb = "exec"       // no tool: Args say which program runs in a box, and what it is given
 )
 
 // A Request is one thing an agent asks to do. It is immutable.
@@ -79,7 +80,7 @@ type Request struct {
 	Session   string // the session id that the engine gave out
 	Principal string // "persona/agent", from the session, never from the wire
 	Verb      Verb
-	Tool      string   // "server.tool"; "server" for VerbList; "" for VerbEffect
+	Tool      string   // "server.tool"; "server" for VerbList; "" for VerbEffect and VerbExec
 	Args      []byte   // the bytes as received; strictly decodable JSON, or empty
 	Direct    []Effect // VerbEffect only
 }

@@ -124,6 +124,12 @@ func (d *draft) resolve() *refusal {
 			return refuse(act.CodeUnresolved, "%v", err)
 		}
 		d.res = res
+	case act.VerbExec:
+		res, err := d.run.View.Exec(d.req.Args)
+		if err != nil {
+			return refuse(act.CodeUnresolved, "%v", err)
+		}
+		d.res = res
 	case act.VerbEffect:
 		if len(d.req.Direct) == 0 {
 			return refuse(act.CodeInvalid, "a request without a tool must name its effects")
@@ -138,7 +144,7 @@ func (d *draft) resolve() *refusal {
 		}
 		d.res.Bytes = d.req.Args
 	default:
-		return refuse(act.CodeInvalid, "%q is no kind of request; known are tools/call, tools/list and effect", d.req.Verb)
+		return refuse(act.CodeInvalid, "%q is no kind of request; known are tools/call, tools/list, exec and effect", d.req.Verb)
 	}
 	return nil
 }

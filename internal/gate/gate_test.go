@@ -25,6 +25,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such verb", nil, act.Request{Verb: "tools/steal"}, act.CodeInvalid, "tools/steal"},
 		{"no effects", nil, act.Request{Verb: act.VerbEffect}, act.CodeInvalid, "name its effects"},
+		{"no such program", nil, act.Request{Verb: act.VerbExec, Args: []byte(`{"argv":["/nosuch"]}`)}, act.CodeUnresolved, "/nosuch"},
 		{"no such effect", nil, direct("read", "~root/x"), act.CodeUnresolved, "~root"},
 		{"no such server", nil, act.Request{Verb: act.VerbCall, Tool: "other.read"}, act.CodeUnknown, "files"},
 		{"no server at all", func(b *bench) { b.run.Servers = nil }, read("a"), act.CodeUnknown, "none"},
@@ -123,6 +124,10 @@ func TestAllowed(t *testing.T) {
 	}
 	if got := b.decide(direct("read", "a")); got.Verdict != act.Allow || !got.Effects[0].Tree {
 		t.Errorf("a named effect: %+v", got)
+	}
+	got = b.decide(act.Request{Verb: act.VerbExec, Args: []byte(`{"argv":["/bin/sh"],"dir":"/"}`)})
+	if want := `{"argv":["/bin/sh"],"dir":"/"}`; got.Verdict != act.Allow || got.Effects[0].Kind != act.Execute || string(got.Bytes) != want && !strings.Contains(string(got.Bytes), "sh") {
+		t.Errorf("a program: %+v, %s", got, got.Bytes)
 	}
 }
 

@@ -15,7 +15,7 @@
 // Invariants:
 //
 //	P1  No answer is a denial: a lost connection, a cancelled wait, a reply that
-//	    cannot be read all end in an error and the zero act.Ticket, which denies.
+//	    cannot be read all end in an error and an act.Ticket that denies.
 //	P2  A call that was in flight when its connection was lost is never sent
 //	    again.
 //	P3  One connection owns a session at a time. Decisions for a session are
@@ -32,7 +32,7 @@ import (
 
 // Version is the version of this protocol. Client and engine must have the
 // same: they are one program, and an older one still running must be stopped.
-const Version = 2
+const Version = 3
 
 const (
 	maxHeader = 1 << 20         // of a request

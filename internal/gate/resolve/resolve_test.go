@@ -36,6 +36,7 @@ type fixture struct {
 // and a case one or more of
 //
 //	call ANNOTATION ARGUMENTS    (or the shipped SERVER.TOOL)
+//	exec ARGUMENTS
 //	named KIND TEXT
 //	program NAME
 //	  kind text [facts]          an effect that must come out, in order
@@ -187,6 +188,14 @@ func (f *fixture) do(t *testing.T, verb, rest string) outcome {
 				o.rest = append(o.rest, f.short("dispatch "+string(r.Bytes)))
 			}
 			f.sameAgain(t, c, r)
+		}
+	case "exec":
+		var r Resolution
+		if r, err = f.view.Exec([]byte(rest)); err == nil {
+			for _, e := range r.Effects {
+				o.effects = append(o.effects, f.show(e))
+			}
+			o.rest = append(o.rest, f.short("dispatch "+string(r.Bytes)))
 		}
 	case "named":
 		var e act.Effect

@@ -1,0 +1,126 @@
+package resolve
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+)
+
+// An Exec is what a [act.VerbExec] asks for, and, resolved, what is dispatched: one
+// program in a box that is given parts of the file system.
+type Exec struct {
+	Argv  []string `json:"argv"`
+	Dir   string   `json:"dir,omitempty"`   // to run in; the workspace if ""
+	Read  []string `json:"read,omitempty"`  // with all beneath
+	Write []string `json:"write,omitempty"` // with all beneath; may be read too
+	// Later says that the box does not hold what the host runs later.
+	Later bool `json:"later,omitempty"`
+}
+
+// changes are what a box may do to what it can write.
+var changes = []act.Kind{act.Create, act.Overwrite, act.Append, act.Delete, act.Move}
+
+// Exec resolves args, which are an [Exec] as JSON. The effects are those of the
+// program, and everything that the box could do to what it is given.
+func (v View) Exec(args []byte) (Resolution, error) {
+	var e Exec
+	if err := strictjson.Unmarshal(args, &e); err != nil {
+		return Resolution{}, err
+	}
+	if len(e.Read)+len(e.Write) > maxValues {
+		return Resolution{}, bad("", "names more than %d paths", maxValues)
+	}
+	effects, err := v.execProgram(&e)
+	if err != nil {
+		return Resolution{}, err
+	}
+	for _, list := range []*[]string{&e.Read, &e.Write} {
+		more, err := v.execPaths(*list, list == &e.Write, e.Later)
+		if err != nil {
+			return Resolution{}, err
+		}
+		effects = append(effects, more...)
+	}
+	out, err := json.Marshal(e)
+	if err != nil {
+		return Resolution{}, fmt.Errorf("encoding a command: %w", err)
+	}
+	return Resolution{Effects: effects, Bytes: out}, nil
+}
+
+// execProgram resolves program and directory of e, in place.
+func (v View) execProgram(e *Exec) ([]act.Effect, error) {
+	dir := e.Dir
+	if dir == "" {
+		dir = v.Workspace
+	}
+	at, err := v.place(dir, v.Workspace)
+	if err != nil {
+		return nil, valueError(err, "/dir", dir)
+	}
+	if !at.dir() {
+		return nil, &Error{Pointer: "/dir", Value: dir, Why: "is no directory"}
+	}
+	e.Dir = at.path
+	if len(e.Argv) == 0 || len(e.Argv) > maxValues {
+		return nil, &Error{Pointer: "/argv", Why: fmt.Sprintf("has %d words; it must have 1 to %d", len(e.Argv), maxValues)}
+	}
+	c := &commands{view: v, dir: e.Dir}
+	err = c.run(e.Argv, nil)
+	program, noProgram := v.program(e.Argv[0], e.Dir)
+	if noProgram != nil {
+		return nil, valueError(noProgram, "/argv/0", e.Argv[0])
+	}
+	if err != nil {
+		// A shell that is given what cannot be read beforehand is a program like any
+		// other: a policy that lets it run lets it run anything, in that box.
+		if !slices.Contains(shells, path.Base(program)) || !slices.Contains(v.Path, path.Dir(program)) {
+			return nil, valueError(err, "/argv", strings.Join(e.Argv, " "))
+		}
+		c.effects = nil
+		if err := c.execute(program, e.Argv); err != nil {
+			return nil, valueError(err, "/argv", strings.Join(e.Argv, " "))
+		}
+	}
+	e.Argv = slices.Clone(e.Argv)
+	e.Argv[0] = program
+	return c.effects, nil
+}
+
+// execPaths resolves the trees that a box is given, in place.
+func (v View) execPaths(list []string, write, later bool) ([]act.Effect, error) {
+	var effects []act.Effect
+	for i, text := range list {
+		p, err := v.place(text, v.Workspace)
+		if err == nil && !p.exists {
+			err = bad("", "is not there")
+		}
+		if err != nil {
+			return nil, valueError(err, "", text)
+		}
+		list[i] = p.path
+		kinds := []act.Kind{act.Read}
+		if write {
+			kinds = append(kinds, changes...)
+		}
+		s := pathSubject{v, p}
+		for _, k := range kinds {
+			r := s.resource(k, true)
+			// What the box holds back is no part of the effect, unless the tree itself
+			// is such a place.
+			switch class := r.Facts[act.FactClass]; {
+			case later && class == nil && k != act.Read:
+				r.Facts[act.FactClass] = classLater
+			case !later && class == classLater && v.classOfPath(p.path, k, false) != classLater:
+				delete(r.Facts, act.FactClass)
+			}
+			effects = append(effects, act.Effect{Kind: k, Resource: r, Tree: true})
+		}
+	}
+	return effects, nil
+}

@@ -1,0 +1,188 @@
+// Package launch takes one program from a request to its end: the gate decides, a
+// box is built and put on record, the program runs in it, and what came of it is
+// recorded.
+//
+// It decides nothing and confines nothing: it holds the two who do, and keeps them
+// in order. It is the same path for a command that a person types, one that an
+// agent asks for, and an agent itself.
+//
+// Invariants:
+//
+//	L1  Nothing is built before the gate has allowed it, and the program does not
+//	    start before its box is on record.
+//	L2  What runs is what was decided: argv and paths are those of the ticket, not
+//	    those of the request.
+//	L3  Every ticket that allowed is finished, whatever becomes of the box.
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/sandbox"
+)
+
+// A Session decides and records. *api.Session is the one outside tests.
+type Session interface {
+	act.Decider
+	RecordBox(ctx context.Context, b api.BoxRecord) error
+}
+
+// A Denied is the error of a launch that the gate did not allow.
+type Denied struct{ Ticket act.Ticket }
+
+// Error says why, as the gate put it.
+func (d *Denied) Error() string { return d.Ticket.Reason }
+
+// Options say how to launch. Session and Tier are required.
+type Options struct {
+	Session Session
+	Tier    sandbox.Tier
+	// Confirmed, if set, is told the report once it is on record; an error of it
+	// keeps the program from starting.
+	Confirmed func(sandbox.Report) error
+}
+
+// A Running is a program that was started. Finish must be called once.
+type Running struct {
+	sandbox.Box
+	session Session
+	ticket  act.Ticket
+	began   time.Time
+}
+
+// Start has s decided, builds its box and starts its program. Argv[0] and all paths
+// of s may be given as a person writes them; the resolved ones are used.
+//
+// The error is a *Denied, or wraps sandbox.ErrNotBuilt or sandbox.ErrNotFound; in
+// each case nothing was run.
+func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
+	if len(s.Argv) == 0 {
+		return nil, errors.New("no program to run")
+	}
+	args, err := json.Marshal(asked(s))
+	if err != nil {
+		return nil, fmt.Errorf("encoding a command: %w", err)
+	}
+	t, err := o.Session.Decide(ctx, act.Request{Verb: act.VerbExec, Args: args})
+	if err != nil {
+		return nil, fmt.Errorf("deciding about %s: %w", s.Argv[0], err)
+	}
+	if t.Verdict != act.Allow {
+		return nil, &Denied{t}
+	}
+	s, err = granted(s, t)
+	if err == nil {
+		s.Confirm = func(r sandbox.Report) error {
+			if err := record(ctx, o.Session, t.ID, r); err != nil || o.Confirmed == nil {
+				return err
+			}
+			return o.Confirmed(r)
+		}
+		var box sandbox.Box
+		if box, err = o.Tier.Start(ctx, s); err == nil {
+			return &Running{Box: box, session: o.Session, ticket: t, began: time.Now()}, nil
+		}
+	}
+	err = fmt.Errorf("running %s: %w", s.Argv[0], err)
+	return nil, errors.Join(err, finish(ctx, o.Session, t, act.Outcome{Error: err.Error()}))
+}
+
+// An exec is the JSON of a request and of its ticket, as package resolve has it.
+type exec struct {
+	Argv  []string `json:"argv"`
+	Dir   string   `json:"dir,omitempty"`
+	Read  []string `json:"read,omitempty"`
+	Write []string `json:"write,omitempty"`
+	Later bool     `json:"later,omitempty"`
+}
+
+func asked(s sandbox.Spec) exec {
+	e := exec{Argv: s.Argv, Dir: s.WorkingDir(), Read: slices.Clone(s.ReadOnly), Write: slices.Clone(s.ReadWrite), Later: s.LaterWritable}
+	switch s.Workspace.Mode {
+	case sandbox.ReadOnly:
+		e.Read = append(e.Read, s.Workspace.Path)
+	case sandbox.ReadWrite:
+		e.Write = append(e.Write, s.Workspace.Path)
+	}
+	return e
+}
+
+// granted returns s with what the ticket allows in place of what was asked for.
+func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
+	var e exec
+	if err := json.Unmarshal(t.Bytes, &e); err != nil {
+		return s, fmt.Errorf("%w: reading the ticket: %w", sandbox.ErrNotBuilt, err)
+	}
+	if len(t.Filter.LeaveOut) > 0 {
+		return s, fmt.Errorf("%w: the policy forbids %s, which is beneath what the box is given; give it less", sandbox.ErrNotBuilt, t.Filter.LeaveOut[0])
+	}
+	was := asked(s)
+	if len(e.Argv) != len(was.Argv) || len(e.Read) != len(was.Read) || len(e.Write) != len(was.Write) || e.Later != was.Later {
+		return s, fmt.Errorf("%w: the ticket is not about this command", sandbox.ErrNotBuilt)
+	}
+	s.Argv, s.Dir = e.Argv, e.Dir
+	s.ReadOnly, s.ReadWrite = e.Read[:len(s.ReadOnly)], e.Write[:len(s.ReadWrite)]
+	switch s.Workspace.Mode {
+	case sandbox.ReadOnly:
+		s.Workspace.Path = e.Read[len(s.ReadOnly)]
+	case sandbox.ReadWrite:
+		s.Workspace.Path = e.Write[len(s.ReadWrite)]
+	}
+	return s, nil
+}
+
+// record puts the box of a ticket on record. What was not built is recorded by the
+// outcome.
+func record(ctx context.Context, s Session, ticket string, r sandbox.Report) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding the report of a box: %w", err)
+	}
+	return s.RecordBox(ctx, api.BoxRecord{Ticket: ticket, Box: r.String(), Report: raw})
+}
+
+// finish hands in an outcome also when ctx has ended.
+func finish(ctx context.Context, s Session, t act.Ticket, o act.Outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	_, err := s.Finish(ctx, t, o)
+	return err
+}
+
+// A Result is what the record says of how a program ended.
+type Result struct {
+	Exit    string           `json:"exit"`   // "status 1", "signal 9", "deadline"
+	Status  int              `json:"status"` // as on a command line
+	Millis  int64            `json:"millis"`
+	Denials []sandbox.Denial `json:"denials,omitempty"`
+	Stdout  string           `json:"stdout,omitempty"` // where the caller kept it
+	Stderr  string           `json:"stderr,omitempty"`
+	Dropped int64            `json:"dropped,omitempty"` // bytes of both beyond the limit
+}
+
+// Finish waits for the end and records it, with what was kept of its streams; the
+// reply is what an agent may see of the result.
+func (r *Running) Finish(ctx context.Context, stdout, stderr []byte, dropped int64) (Result, act.Reply, error) {
+	exit, err := r.Wait()
+	if err != nil {
+		_, ferr := r.session.Finish(context.WithoutCancel(ctx), r.ticket, act.Outcome{Error: err.Error()})
+		return Result{}, act.Reply{}, errors.Join(err, ferr)
+	}
+	res := Result{
+		Exit: exit.String(), Status: exit.Status(), Millis: time.Since(r.began).Milliseconds(),
+		Denials: r.Denials(), Stdout: string(stdout), Stderr: string(stderr), Dropped: dropped,
+	}
+	body, err := json.Marshal(res)
+	if err != nil {
+		return res, act.Reply{}, fmt.Errorf("encoding how it ended: %w", err)
+	}
+	reply, err := r.session.Finish(context.WithoutCancel(ctx), r.ticket, act.Outcome{Body: body})
+	return res, reply, err
+}

@@ -1,0 +1,136 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"ringfence/internal/act"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/sandbox"
+)
+
+// world is a session and a tier that note, in order, what happens to them.
+type world struct {
+	events   []string
+	verdict  act.Verdict
+	bytes    string // of the ticket; "" is what was asked for
+	leaveOut []string
+	boxErr   error // of RecordBox
+	tierErr  error
+	spec     sandbox.Spec
+	outcome  act.Outcome
+}
+
+func (w *world) note(e string) { w.events = append(w.events, e) }
+
+func (w *world) Decide(_ context.Context, r act.Request) (act.Ticket, error) {
+	w.note("decide")
+	t := act.Ticket{ID: "s/1", Verdict: w.verdict, Bytes: r.Args, Reason: "no clause allows it", Filter: act.Filter{LeaveOut: w.leaveOut}}
+	if w.bytes != "" {
+		t.Bytes = []byte(w.bytes)
+	}
+	return t, nil
+}
+
+func (w *world) Finish(_ context.Context, _ act.Ticket, o act.Outcome) (act.Reply, error) {
+	w.note("finish")
+	w.outcome = o
+	return act.Reply{Body: o.Body}, nil
+}
+
+func (w *world) RecordBox(_ context.Context, b api.BoxRecord) error {
+	w.note("record " + b.Ticket + " " + b.Box)
+	return w.boxErr
+}
+
+func (w *world) Name() string                                  { return "fake" }
+func (w *world) Probe(context.Context) (sandbox.Report, error) { return sandbox.Report{}, nil }
+
+func (w *world) Start(_ context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	w.note("build")
+	w.spec = s
+	if w.tierErr != nil {
+		return nil, w.tierErr
+	}
+	if err := s.Confirm(sandbox.Report{Tier: "fake", Enforced: []string{"seccomp"}}); err != nil {
+		return nil, errors.Join(sandbox.ErrNotBuilt, err)
+	}
+	w.note("run")
+	return ended{}, nil
+}
+
+// ended is a box whose program has ended with status 3.
+type ended struct{ sandbox.Box }
+
+func (ended) Wait() (sandbox.Exit, error) {
+	return sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}, nil
+}
+func (ended) Denials() []sandbox.Denial { return []sandbox.Denial{{Op: "create", Object: "/w/.envrc"}} }
+func (ended) Stdin() io.WriteCloser     { return nil }
+
+func spec() sandbox.Spec {
+	return sandbox.Spec{Argv: []string{"make"}, Workspace: sandbox.Workspace{Path: "/w", Mode: sandbox.ReadWrite}, ReadOnly: []string{"/r"}}
+}
+
+// TestOrder: L1 and L3, over everything that can go wrong.
+func TestOrder(t *testing.T) {
+	full := errors.New("disk full")
+	confirmed := "record s/1 box: fake: seccomp"
+	for name, c := range map[string]struct {
+		w    world
+		own  error // of Confirmed
+		want []string
+		is   error
+	}{
+		"all well":                 {world{verdict: act.Allow}, nil, []string{"decide", "build", confirmed, "run", "finish"}, nil},
+		"denied":                   {world{}, nil, []string{"decide"}, &Denied{}},
+		"no box":                   {world{verdict: act.Allow, tierErr: sandbox.ErrNotBuilt}, nil, []string{"decide", "build", "finish"}, sandbox.ErrNotBuilt},
+		"no program":               {world{verdict: act.Allow, tierErr: sandbox.ErrNotFound}, nil, []string{"decide", "build", "finish"}, sandbox.ErrNotFound},
+		"box not recorded":         {world{verdict: act.Allow, boxErr: full}, nil, []string{"decide", "build", confirmed, "finish"}, full},
+		"box not wanted":           {world{verdict: act.Allow}, full, []string{"decide", "build", confirmed, "finish"}, full},
+		"part must be left out":    {world{verdict: act.Allow, leaveOut: []string{"/w/private"}}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
+		"a ticket of another":      {world{verdict: act.Allow, bytes: `{"argv":["make","x"],"read":["/r"],"write":["/w"]}`}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
+		"a ticket with more":       {world{verdict: act.Allow, bytes: `{"argv":["make"],"read":["/r","/etc"],"write":["/w"]}`}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
+		"a ticket that is no JSON": {world{verdict: act.Allow, bytes: `x`}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
+	} {
+		w := c.w
+		o := Options{Session: &w, Tier: &w, Confirmed: func(sandbox.Report) error { return c.own }}
+		r, err := Start(t.Context(), o, spec())
+		if err == nil {
+			_, _, err = r.Finish(t.Context(), nil, nil, 0)
+		}
+		var denied *Denied
+		if is := errors.Is(err, c.is) || errors.As(err, &denied) && name == "denied"; !is || !slices.Equal(w.events, c.want) {
+			t.Errorf("%s: %q, %v\nwant %q, %v", name, w.events, err, c.want, c.is)
+		}
+	}
+	if _, err := Start(t.Context(), Options{}, sandbox.Spec{}); err == nil {
+		t.Error("started nothing")
+	}
+}
+
+// TestResolvedRuns: L2.
+func TestResolvedRuns(t *testing.T) {
+	w := &world{verdict: act.Allow, bytes: `{"argv":["/usr/bin/make"],"dir":"/real/w","read":["/real/r"],"write":["/real/w"]}`}
+	r, err := Start(t.Context(), Options{Session: w, Tier: w}, spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.spec
+	if s.Argv[0] != "/usr/bin/make" || s.Dir != "/real/w" || s.Workspace.Path != "/real/w" || s.ReadOnly[0] != "/real/r" || len(s.ReadWrite) != 0 {
+		t.Errorf("what runs is %+v", s)
+	}
+	res, reply, err := r.Finish(t.Context(), []byte("out"), nil, 7)
+	if err != nil || res.Status != 3 || res.Exit != "status 3" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	var recorded Result
+	if err := json.Unmarshal(reply.Body, &recorded); err != nil || recorded.Stdout != "out" || recorded.Dropped != 7 || !strings.Contains(string(reply.Body), "/w/.envrc") {
+		t.Errorf("recorded %s, %v", reply.Body, err)
+	}
+}
