@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strings"
 	"strconv"
 )
 
@@ -67,6 +69,22 @@ func ServerEnvironment() []string {
 	for _, name := range []string{"HOME", "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// BoxEnvironment is what a program in a box inherits of our environment: what a
+// server does but for the directory of temporary files, which is the box's own, and
+// how its terminal is written to.
+func BoxEnvironment() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case slices.Contains([]string{"HOME", "PATH", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "TERM", "COLORTERM", "NO_COLOR", "CLICOLOR"}, name),
+			strings.HasPrefix(name, "LC_"):
+			env = append(env, kv)
 		}
 	}
 	return env
