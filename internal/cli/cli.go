@@ -38,16 +38,41 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		fmt.Fprintf(s.out, "ringfence %s\n", version)
 		return s.report(nil)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	// A second signal ends the process at once, whatever a verb is waiting for.
-	context.AfterFunc(ctx, stop)
-
 	root := newRoot(s)
 	// Cobra reads os.Args when it is given nil.
 	root.SetArgs(append([]string{}, args...))
 	c, failure := root.ExecuteContextC(ctx)
 	return s.report(s.usage(c, failure))
+}
+
+// A signalled is why the context of a verb has ended: this process got a signal. It
+// is a context.Canceled.
+type signalled struct{ signal os.Signal }
+
+func (e *signalled) Error() string        { return e.signal.String() }
+func (e *signalled) Is(target error) bool { return target == context.Canceled }
+
+// untilSignal returns a context that ends, because of a [signalled], with the first
+// signal that asks this process to end. A second one ends the process at once,
+// whatever a verb is waiting for. stop gives the signals back.
+func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-got:
+			signal.Stop(got)
+			cancel(&signalled{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(got)
+		cancel(nil)
+	}
 }
 
 // streams is what a verb may read from and write to.

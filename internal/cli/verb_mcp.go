@@ -44,8 +44,9 @@ func newMCP(s *streams) *cobra.Command {
 		Long: "Be an MCP server on standard input and output, in front of the servers of FILE,\n" +
 			"which has the mcpServers JSON that every MCP client uses. Every call passes the\n" +
 			"gate. What needs a person waits at the desk (\"ringfence approvals\"), never on the\n" +
-			"terminal of the client.",
-		Example: "  ringfence mcp --servers servers.json --workspace ~/src/project",
+			"terminal of the client. After the last request, what is in flight is answered.",
+		Annotations: exits(status{codeEvidence, ""}),
+		Example:     "  ringfence mcp --servers servers.json --workspace ~/src/project",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runMCP(c.Context(), s, f)
 		},
@@ -71,10 +72,25 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	signal.Notify(closed, syscall.SIGPIPE)
 	defer signal.Stop(closed)
 	err = m.Run(ctx, s.in, s.out)
-	if errors.Is(err, context.Canceled) {
-		err = nil // the client ended us, as clients do
+	if err = errors.Join(endOf(err), done()); err == nil && interrupted(ctx) {
+		return &exitError{code: codeInterrupted}
 	}
-	return errors.Join(err, done())
+	return err
+}
+
+// endOf is nil for an end that the client, or a person, wanted.
+func endOf(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// interrupted reports whether a person at the terminal ended ctx. Clients end
+// servers of tools with the polite signal, and that is a good end.
+func interrupted(ctx context.Context) bool {
+	s, ok := errors.AsType[*signalled](context.Cause(ctx))
+	return ok && s.signal == os.Interrupt
 }
 
 // openMediator opens a session for the servers of a file and returns the

@@ -256,6 +256,7 @@ func converse(t testing.TB, d *fakeDecider, servers map[string][]fakeServer, cha
 	o := Options{
 		Decider: d, Starter: c.starter, Session: "s", Principal: "p/a", Version: "1",
 		Backoff: time.Millisecond, RefreshEvery: time.Millisecond, StopGrace: 100 * time.Millisecond,
+		Drain: 1, // what is in flight is cancelled when the client ends
 	}
 	names := make([]string, 0, len(servers))
 	for name := range servers {

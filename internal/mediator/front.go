@@ -196,6 +196,27 @@ func (f *front) admit(key string, cancel context.CancelCauseFunc) (int, string) 
 	return 0, ""
 }
 
+// drain waits until what is in flight is answered, for a client that has sent its
+// last line. It returns why it stopped waiting, nil also when the time was up.
+func (f *front) drain(ctx context.Context) error {
+	answered := make(chan struct{})
+	go func() { // ends with the calls, which end when they are cancelled
+		f.calls.Wait()
+		close(answered)
+	}()
+	t := time.NewTimer(f.m.o.Drain)
+	defer t.Stop()
+	select {
+	case <-answered:
+	case <-t.C:
+	case <-f.out.done:
+		return errGone
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
 func (f *front) forget(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -71,6 +71,7 @@ type Options struct {
 	StartTimeout time.Duration // of one start, until the definitions are decided: 60 s
 	ListWait     time.Duration // how long tools/list waits for servers that start: 20 s
 	CallTimeout  time.Duration // of one call after its decision: 300 s; a server may set its own
+	Drain        time.Duration // how long what is in flight may take after the last line of the client: 10 s
 	StopGrace    time.Duration // after closing standard input, and again after the polite signal: 2 s
 	Backoff      time.Duration // before the second restart; doubles with each: 1 s
 	RefreshEvery time.Duration // least time between two refreshed lists of one server: 2 s
@@ -89,6 +90,7 @@ func (o Options) withDefaults() Options {
 		{&o.StartTimeout, time.Minute},
 		{&o.ListWait, 20 * time.Second},
 		{&o.CallTimeout, 300 * time.Second},
+		{&o.Drain, 10 * time.Second},
 		{&o.StopGrace, 2 * time.Second},
 		{&o.Backoff, time.Second},
 		{&o.RefreshEvery, 2 * time.Second},
@@ -149,10 +151,10 @@ func New(o Options) (*Mediator, error) {
 // ErrRan says that Run was called before.
 var ErrRan = errors.New("a mediator runs once")
 
-// Run serves the client that writes to in and reads from out, until in ends, out
-// breaks or ctx ends. It then cancels what is in flight, records that, stops
-// every server and waits for all of it. It returns nil at the end of in, the
-// cause of ctx, or an error.
+// Run serves the client that writes to in and reads from out, until in ends and
+// what it asked for is answered, out breaks, or ctx ends. It then cancels what is
+// in flight, records that, stops every server and waits for all of it. It returns
+// nil at the end of in, the cause of ctx, or an error.
 //
 // If ctx ends while in blocks, the goroutine that reads in is left behind; it
 // ends with the next byte and does nothing more. The same holds for out.
@@ -180,6 +182,9 @@ func (m *Mediator) run(parent context.Context, in io.Reader, out io.Writer) erro
 	var err error
 	select {
 	case err = <-read:
+		if err == nil {
+			err = f.drain(ctx)
+		}
 	case <-f.out.done: // nobody reads the answers
 		err = errGone
 	case <-ctx.Done():
