@@ -44,6 +44,9 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	// Cobra reads os.Args when it is given nil.
 	root.SetArgs(append([]string{}, args...))
 	c, failure := root.ExecuteContextC(ctx)
+	if failure == nil {
+		failure = s.noHelp
+	}
 	return s.report(s.usage(c, failure))
 }
 
@@ -81,8 +84,9 @@ type streams struct {
 	out *sink // the result
 	err *sink // messages to a person
 
-	json bool // --json
-	ran  bool // a verb has started, so an error is no longer one of usage
+	json   bool  // --json
+	ran    bool  // a verb has started, so an error is no longer one of usage
+	noHelp error // why there is no help, where a person asked for it
 }
 
 // sink remembers the first error of writing the result, so that a verb need not
@@ -115,7 +119,7 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetIn(s.in)
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprint(s.out, helpText(c)) })
+	root.SetHelpFunc(s.help)
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().BoolVar(&s.json, "json", false, "print the result as JSON")
 	root.Flags().Bool("version", false, "print the version")
@@ -140,6 +144,16 @@ func newRoot(s *streams) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	seal(s, root)
 	return root
+}
+
+// help prints the help of c. What a group was given that is none of its commands is
+// a mistake, also when help is asked for: the help of the group would hide it.
+func (s *streams) help(c *cobra.Command, _ []string) {
+	if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
+		s.noHelp = unknownCommand(c, words)
+		return
+	}
+	fmt.Fprint(s.out, helpText(c))
 }
 
 // seal gives every command below c what all have in common: a group says which

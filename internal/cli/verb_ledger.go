@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/ledger"
@@ -73,6 +75,9 @@ func newLedgerShow(s *streams) *cobra.Command {
 			if tail < 0 {
 				return &exitError{code: codeUsage, err: fmt.Errorf("--tail %d: there is no such number of entries", tail)}
 			}
+			if err := checkType(c, kind); err != nil {
+				return err
+			}
 			q := api.LedgerQuery{Kind: kind, Tail: tail}
 			if len(args) == 1 {
 				q.Session = args[0]
@@ -99,6 +104,22 @@ func newLedgerShow(s *streams) *cobra.Command {
 	c.Flags().StringVar(&kind, "type", "", "only entries of this type")
 	c.Flags().IntVar(&tail, "tail", 0, "only the newest `N`")
 	return c
+}
+
+// checkType refuses a type that no entry has.
+func checkType(c *cobra.Command, kind string) error {
+	known := daemon.EntryTypes()
+	if kind == "" || slices.Contains(known, kind) {
+		return nil
+	}
+	e := &exitError{
+		code: codeUsage, hint: usageHint(c),
+		err: fmt.Errorf("no entry is of type %q: there are %s", kind, strings.Join(known, ", ")),
+	}
+	if near := nearest(kind, known); near != "" {
+		e.hint = fmt.Sprintf("did you mean --type %s?", near)
+	}
+	return e
 }
 
 func newLedgerVerify(s *streams) *cobra.Command {

@@ -18,6 +18,17 @@ import (
 	"ringfence/internal/ledger"
 )
 
+// EntryTypes returns every type that an entry of this program can have, sorted.
+func EntryTypes() []string {
+	all := []string{
+		entryStart, entryEnd, entryAttempt, entryBox, entryPin,
+		gate.EntryRequest, gate.EntryQuestion, gate.EntryAnswer, gate.EntryDecision, gate.EntryResult,
+		ledger.TypeOpen, ledger.TypeRestart, ledger.TypeClose, ledger.TypeClock, ledger.TypeKey,
+	}
+	slices.Sort(all)
+	return all
+}
+
 // LedgerEntries sends entries as they are stored.
 func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQuery, send func(json.RawMessage) error) error {
 	lq := ledger.Query{Session: q.Session}
