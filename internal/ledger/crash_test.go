@@ -124,22 +124,33 @@ func crashChild(t *testing.T, dir string) {
 	select {}
 }
 
+// A fault is what the n-th operation returns instead, before or after it is done.
+type fault func(op string, n int) (before, after error)
+
 // faults is a store that fails when told to.
 type faults struct {
 	store
 	mu    sync.Mutex
-	fail  func(op string) (before, after error) // what the next operation returns instead
+	fail  fault
 	count int
 }
 
 func (f *faults) next(op string) (before, after error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.count++
-	if f.fail == nil {
+	fail, n := f.fail, f.count
+	f.mu.Unlock()
+	if fail == nil {
 		return nil, nil
 	}
-	return f.fail(op)
+	return fail(op, n)
+}
+
+// set tells what fails from now on.
+func (f *faults) set(fail fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
 }
 
 func (f *faults) Write(ctx context.Context, fn func(*sql.Tx) error) error {
@@ -188,10 +199,10 @@ func TestR12EveryWrite(t *testing.T) {
 func faultAt(t *testing.T, n int, afterwards bool) (hit bool) {
 	dir, o := t.TempDir(), testOptions()
 	l := mustOpen(t, dir, o)
-	disk := &faults{store: l.db}
+	disk := plug(l)
 	flush := false // the operation was one after which nothing is appended (L6)
-	disk.fail = func(op string) (before, after error) {
-		if disk.count != n {
+	disk.set(func(op string, count int) (before, after error) {
+		if count != n {
 			return nil, nil
 		}
 		hit, flush = true, op == "sync"
@@ -199,10 +210,7 @@ func faultAt(t *testing.T, n int, afterwards bool) (hit bool) {
 			return nil, errDisk
 		}
 		return errDisk, nil
-	}
-	l.mu.Lock()
-	l.db = disk
-	l.mu.Unlock()
+	})
 	var effects []Ref
 	for i := range 10 {
 		refs, err := l.Append(t.Context(), i%2 == 0, Entry{"s", "request", fmt.Appendf(nil, `{"call":%d}`, i)})

@@ -149,6 +149,9 @@ func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
 			err = errors.Join(err, l.release())
 		}
 	}()
+	if err := removeTemps(dir); err != nil {
+		return nil, err
+	}
 	head, err := readHead(dir)
 	if err != nil {
 		return nil, err

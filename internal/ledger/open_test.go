@@ -108,6 +108,41 @@ func TestOpenChecksOptions(t *testing.T) {
 	}
 }
 
+// TestOpenRemovesTemps leaves files as a killed process does, and some that are
+// not its own. A second Open, which does not get the lock, removes none.
+func TestOpenRemovesTemps(t *testing.T) {
+	dir, o := t.TempDir(), testOptions()
+	stale := []string{".head.note.0123456789abcdef.tmp", ".head.note.fedcba9876543210.tmp"}
+	kept := []string{".head.note.0123.tmp", ".head.note.0123456789abcdef.tmp.old", "head.note.0123456789abcdef.tmp", ".other.0123456789abcdef.tmp"}
+	write := func(names []string) {
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(append(stale, kept...))
+	const directory = ".head.note.00000000000000dd.tmp"
+	if err := os.Mkdir(filepath.Join(dir, directory), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, dir, o)
+	for _, name := range stale {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+	write(stale)
+	if _, err := Open(t.Context(), dir, o); !errors.Is(err, ipc.ErrLocked) {
+		t.Errorf("second Open: %v, want ErrLocked", err)
+	}
+	for _, name := range append(append(kept, directory), stale...) {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("%s was removed: %v", name, err)
+		}
+	}
+}
+
 func TestRestartIsRecorded(t *testing.T) {
 	dir, o := t.TempDir(), testOptions()
 	for range 3 {

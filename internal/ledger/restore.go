@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"ringfence/internal/sys/keychain"
 )
@@ -37,6 +38,27 @@ func readHead(dir string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrTampered, path, err)
 	}
 	return &c, nil
+}
+
+// headTemp is what atomicfile names its temporary file for headFile.
+var headTemp = regexp.MustCompile(`^\.` + regexp.QuoteMeta(headFile) + `\.[0-9a-f]{16}\.tmp$`)
+
+// removeTemps removes what a process left that died while it wrote headFile. The
+// lock of the ledger is held: nobody else is writing it.
+func removeTemps(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("looking for temporary files: %w", err)
+	}
+	for _, e := range entries {
+		if !headTemp.MatchString(e.Name()) || !e.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("removing a temporary file: %w", err)
+		}
+	}
+	return nil
 }
 
 // restore brings l to the state of its database, after L5, and returns the
