@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -154,5 +155,45 @@ func TestPrintable(t *testing.T) {
 		if all := out.String() + errs.String(); strings.ContainsAny(all, "\x1b\u009b\r\u202e\u200b\x7f") || strings.Contains(all, "\xff") {
 			t.Errorf("printed %q", all)
 		}
+	}
+}
+
+// TestChangedCopy: one changed byte in an export is found, and the line and the
+// entry that it is in are named.
+func TestChangedCopy(t *testing.T) {
+	whole, err := os.ReadFile("../ledger/testdata/small.export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(text []byte) string {
+		name := filepath.Join(t.TempDir(), "copy")
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		Main([]string{"verify", "--key", "../ledger/testdata/key.pub", name}, nil, &out, io.Discard)
+		return out.String()
+	}
+	if got := verify(whole); !strings.HasPrefix(got, "valid\n") {
+		t.Fatal(got)
+	}
+	at, entries := 0, 0
+	for n, line := range bytes.SplitAfter(whole, []byte("\n")) {
+		at += len(line)
+		index, _, ok := bytes.Cut(line, []byte(" "))
+		if !ok || !bytes.HasSuffix(line, []byte("}\n")) {
+			continue
+		}
+		changed := bytes.Clone(whole)
+		changed[at-10] ^= 1
+		want := fmt.Sprintf("invalid: line %d: entry %s: ", n+1, index)
+		before := plural(uint64(entries), "entry", "entries") + " before that as they were signed"
+		if got := verify(changed); !strings.HasPrefix(got, want) || !strings.Contains(got, before) {
+			t.Errorf("line %d: got %q, want %q and %q", n+1, got, want, before)
+		}
+		entries++
+	}
+	if entries < 3 {
+		t.Errorf("the export has %d entries", entries)
 	}
 }

@@ -255,7 +255,11 @@ func plural(n uint64, one, many string) string {
 
 func verificationText(v api.Verification) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s in %s\n", v.Status, plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
+	b.WriteString(v.Status)
+	if v.Status != "invalid" { // else what is wrong says where, and how many come before it says nothing
+		fmt.Fprintf(&b, ": %s in %s", plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
+	}
+	b.WriteByte('\n')
 	if v.Root != "" {
 		fmt.Fprintf(&b, "root %s\n", v.Root)
 	}

@@ -48,16 +48,26 @@ func newVerify(s *streams) *cobra.Command {
 	return c
 }
 
+// exportText names the line and the entry that are wrong, and how far the file is
+// as it was signed.
 func exportText(v ledger.Verification) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s", v.Status)
+	b.WriteString(v.Status.String())
+	if v.Line > 0 {
+		fmt.Fprintf(&b, ": line %d", v.Line)
+	}
 	if v.Reason != "" {
 		fmt.Fprintf(&b, ": %s", v.Reason)
 	}
 	b.WriteByte('\n')
-	if v.Session != "" {
-		fmt.Fprintf(&b, "session %s, %d entries, signed by key %s of %s\n", v.Session, v.Entries, v.Key, v.Origin)
+	if v.Session == "" {
+		return b.String()
 	}
+	entries := plural(uint64(v.Entries), "entry", "entries")
+	if v.Status == ledger.Invalid {
+		entries += " before that as they were signed"
+	}
+	fmt.Fprintf(&b, "session %s, %s, signed by key %s of %s\n", v.Session, entries, v.Key, v.Origin)
 	return b.String()
 }
 
