@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"ringfence/internal/cli"
+	"ringfence/internal/sandbox/native"
 )
 
 func main() {
+	native.Child() // does not return in the stage of a box
 	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

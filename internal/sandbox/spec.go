@@ -61,6 +61,12 @@ type Spec struct {
 	Workspace Workspace
 	ReadOnly  []string // files and trees that may be read and executed
 	ReadWrite []string // files and trees that may be read and changed
+	// Denied are files and trees that are not there in the box, also within what
+	// the lists above name: a path that lies in one of several is as the longest
+	// says, and of equal ones a denial wins over reading, and reading over writing.
+	// Where a tier cannot make a path vanish, an empty thing that cannot be opened
+	// or written stands in its place. A path that does not exist is no error.
+	Denied []string
 	// LaterWritable lets the box make, change and remove, in what is writable,
 	// files that the host will execute later (the class "runs-later" of package
 	// places: git hooks and configuration, shell start-up files, settings of
@@ -252,7 +258,7 @@ func (s Spec) checkPaths() error {
 	default:
 		return fmt.Errorf("spec: workspace mode %q is none of \"\", \"ro\", \"rw\"", s.Workspace.Mode)
 	}
-	for what, list := range map[string][]string{"readable path": s.ReadOnly, "writable path": s.ReadWrite, "held path": s.Held} {
+	for what, list := range map[string][]string{"readable path": s.ReadOnly, "writable path": s.ReadWrite, "denied path": s.Denied, "held path": s.Held} {
 		if len(list) > maxPaths {
 			return fmt.Errorf("spec: %d times %s, at most %d", len(list), what, maxPaths)
 		}

@@ -1,0 +1,254 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/cgroup"
+)
+
+// A box is one confined process tree. Lock order: mu is a leaf.
+type box struct {
+	files     [3]*os.File // our ends of the streams, nil where the Spec has its own
+	report    sandbox.Report
+	bounds    sandbox.Limits
+	ids       ids
+	leaf      *cgroup.Leaf
+	program   int // a handle of the program's process, or -1
+	lastWords *os.File
+
+	stage  *os.Process
+	state  *os.ProcessState // set before reaped is closed
+	reaped chan struct{}    // the stage is gone, and with it the box
+	done   chan struct{}    // exit and err are set, and all is given back
+
+	mu      sync.Mutex
+	cause   sandbox.Cause // why we ended it; CauseUnknown if we did not
+	ended   *ending
+	denials []sandbox.Denial
+	exit    sandbox.Exit
+	err     error
+}
+
+func newBox(s sandbox.Spec) *box {
+	return &box{bounds: s.Bounds(), program: -1, ids: ids{lock: -1}, reaped: make(chan struct{}), done: make(chan struct{})}
+}
+
+// live starts the stage and waits for its end, on one thread.
+func (b *box) live(attr *os.ProcAttr, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	p, err := os.StartProcess(self, []string{stageName}, attr)
+	b.stage = p
+	started <- err
+	if err != nil {
+		return
+	}
+	// As pid 1 of its namespace it is not reaped before all others there are.
+	b.state, err = p.Wait()
+	if err != nil {
+		b.mu.Lock()
+		b.err = fmt.Errorf("waiting for the box: %w", err)
+		b.mu.Unlock()
+	}
+	close(b.reaped)
+}
+
+// end ends every process of the box. It does not wait.
+func (b *box) end() {
+	// The handle is of that very process: one that is gone already is no matter.
+	_ = b.stage.Kill()
+}
+
+// begin is called once the program runs: from now on the box lives by itself.
+func (b *box) begin(ctx context.Context, w *wire) {
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		b.listen(w)
+	}()
+	go func() {
+		<-b.reaped
+		<-heard
+		w.close()
+		b.finish()
+	}()
+	go b.watch(ctx)
+}
+
+// listen takes what the stage says until it ends.
+func (b *box) listen(w *wire) {
+	for {
+		fr, err := w.recv(maxSmall)
+		if err != nil {
+			return
+		}
+		switch fr.kind {
+		case frameEnded:
+			e := new(ending)
+			if decode(fr.payload, e) == nil {
+				b.mu.Lock()
+				b.ended = e
+				b.mu.Unlock()
+			}
+		default:
+			closeFDs(fr.fds)
+			b.end() // it does not keep to the protocol: it is not our stage any more
+			return
+		}
+	}
+}
+
+// finish says how the box ended and gives back what it had.
+func (b *box) finish() {
+	words := b.words()
+	err := b.giveBack()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer close(b.done)
+	b.err = errors.Join(b.err, err)
+	switch {
+	case b.ended != nil:
+		b.exit = exitOf(unix.WaitStatus(b.ended.status))
+	case b.cause != sandbox.CauseUnknown:
+		b.exit = sandbox.Exit{Cause: b.cause}
+	default:
+		b.err = errors.Join(b.err, fmt.Errorf("the box ended without saying how (%v)%s", b.state, words))
+	}
+}
+
+func exitOf(status unix.WaitStatus) sandbox.Exit {
+	if status.Signaled() {
+		return sandbox.Exit{Cause: sandbox.CauseSignal, Signal: int(status.Signal())}
+	}
+	return sandbox.Exit{Cause: sandbox.CauseExit, Code: status.ExitStatus()}
+}
+
+// giveBack gives back what the box had on this machine. Our ends of its streams stay
+// open, so that nothing that it wrote is lost.
+func (b *box) giveBack() error {
+	var err error
+	if b.leaf != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), setupTime)
+		defer cancel()
+		err = errors.Join(b.leaf.Kill(ctx), b.leaf.Remove(ctx))
+	}
+	b.mu.Lock()
+	if b.program >= 0 {
+		unix.Close(b.program)
+		b.program = -1
+	}
+	b.mu.Unlock()
+	if b.lastWords != nil {
+		b.lastWords.Close()
+	}
+	b.ids.release()
+	if err != nil {
+		return fmt.Errorf("giving back what the box had: %w", err)
+	}
+	return nil
+}
+
+// watch ends the box when its time is over, or its context. It ends with the box.
+func (b *box) watch(ctx context.Context) {
+	var over <-chan time.Time
+	if b.bounds.Wall != sandbox.Unlimited {
+		t := time.NewTimer(b.bounds.Wall)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-b.reaped:
+	case <-ctx.Done():
+		b.kill(sandbox.CauseKill)
+	case <-over:
+		b.kill(sandbox.CauseDeadline)
+	}
+}
+
+func (b *box) kill(cause sandbox.Cause) {
+	b.mu.Lock()
+	if b.cause == sandbox.CauseUnknown {
+		b.cause = cause
+	}
+	b.mu.Unlock()
+	b.end()
+}
+
+// Stdin implements [sandbox.Box].
+func (b *box) Stdin() io.WriteCloser {
+	if b.files[0] == nil {
+		return noStream{}
+	}
+	return b.files[0]
+}
+
+// Stdout implements [sandbox.Box].
+func (b *box) Stdout() io.Reader { return b.stream(1) }
+
+// Stderr implements [sandbox.Box].
+func (b *box) Stderr() io.Reader { return b.stream(2) }
+
+func (b *box) stream(i int) io.Reader {
+	if b.files[i] == nil {
+		return noStream{}
+	}
+	return b.files[i]
+}
+
+// noStream stands for a stream that the Spec has a file for.
+type noStream struct{}
+
+func (noStream) Read([]byte) (int, error)  { return 0, io.EOF }
+func (noStream) Write([]byte) (int, error) { return 0, os.ErrClosed }
+func (noStream) Close() error              { return nil }
+
+// Wait implements [sandbox.Box].
+func (b *box) Wait() (sandbox.Exit, error) {
+	<-b.done
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.exit, b.err
+}
+
+// Terminate implements [sandbox.Box].
+func (b *box) Terminate() error { return b.Signal(int(unix.SIGTERM)) }
+
+// Signal implements [sandbox.Box].
+func (b *box) Signal(number int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.program < 0 {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(b.program, unix.Signal(number), nil, 0); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("signalling the program: %w", err)
+	}
+	return nil
+}
+
+// Denials implements [sandbox.Box].
+func (b *box) Denials() []sandbox.Denial {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]sandbox.Denial(nil), b.denials...)
+}
+
+// Kill implements [sandbox.Box].
+func (b *box) Kill() error {
+	b.kill(sandbox.CauseKill)
+	<-b.done
+	return nil
+}
+
+// Report implements [sandbox.Box].
+func (b *box) Report() sandbox.Report { return b.report }

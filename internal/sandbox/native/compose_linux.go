@@ -1,0 +1,117 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/filter"
+	"ringfence/internal/sandbox/native/landlock"
+)
+
+// ownThreads is how many tasks pid 1 of a box has at most: threads of the Go runtime
+// count as processes, and come on top of those that the Spec allows.
+const ownThreads = 12
+
+// think works out the plan.
+func (b *builder) think() error {
+	s := b.spec
+	p := &plan{
+		failAt: b.fault.at, plain: b.plain, argv: s.Argv, env: s.Env, dir: s.WorkingDir(), hostname: hostname,
+		uid: -1, gid: -1, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),
+	}
+	if b.ids.outer >= 0 {
+		p.uid, p.gid = b.ids.uid, b.ids.gid
+	}
+	if s.Stdin != nil {
+		_, err := unix.IoctlGetTermios(b.fds[0], unix.TCGETS)
+		p.terminal = err == nil
+	}
+	v, err := newView(s, personOf(s, b.ids.uid, b.ids.gid))
+	if err != nil {
+		return err
+	}
+	p.nodes = v.sorted()
+	p.grants = grants(p.nodes, p.hold.on)
+	b.plan = p
+	return b.filters()
+}
+
+// filters makes the seccomp programs.
+func (b *builder) filters() error {
+	wide := b.spec.Profile == sandbox.ProfileAgent || b.spec.Profile == sandbox.ProfileServer
+	program, err := filter.Build(filter.Options{
+		Agent: wide, Namespaces: !b.plain, Hold: b.plan.hold.on,
+		Unix: wide && !b.plain, Inet: wide && !b.plain, RouteNetlink: wide && !b.plain,
+	})
+	if err != nil {
+		return err
+	}
+	own, err := filter.Build(filter.Options{Init: true})
+	if err != nil {
+		return err
+	}
+	b.plan.program, b.plan.own = programBytes(program), programBytes(own)
+	return nil
+}
+
+// limits are the resource limits of each process of a box, soft and hard alike.
+func limits(l sandbox.Limits) []limit {
+	all := []limit{{"core", unix.RLIMIT_CORE, 0}}
+	add := func(name string, resource int, value int64) {
+		if value != sandbox.Unlimited {
+			all = append(all, limit{name, resource, value})
+		}
+	}
+	add("cpu", unix.RLIMIT_CPU, seconds(l.CPU))
+	add("address space", unix.RLIMIT_AS, l.AddressSpace)
+	add("descriptors", unix.RLIMIT_NOFILE, int64(l.Descriptors))
+	if l.Processes != sandbox.Unlimited {
+		add("processes", unix.RLIMIT_NPROC, int64(l.Processes)+ownThreads)
+	}
+	return all
+}
+
+// seconds rounds up: a limit of 0 would end the program at once.
+func seconds(d time.Duration) int64 {
+	if d == sandbox.Unlimited {
+		return sandbox.Unlimited
+	}
+	return int64(math.Ceil(d.Seconds()))
+}
+
+// grants are the rules of Landlock for nodes: a second wall behind the mounts, which
+// also keeps what a mount shows from being executed or changed where that makes no
+// sense. What is held is changed by pid 1 only.
+func grants(nodes []node, hold bool) []grant {
+	const (
+		read  = landlock.Read
+		use   = landlock.Read | landlock.Execute
+		write = landlock.Write
+	)
+	all := []grant{
+		{path: "/etc", access: read},
+		{path: "/dev", access: read | write | landlock.Device},
+		{path: "/proc", access: read},
+	}
+	for _, n := range nodes {
+		inDev := beneath(n.path, "/dev") && n.kind != kindTmpfs
+		switch {
+		case n.kind == kindTmpfs && n.write:
+			all = append(all, grant{path: n.path, access: use | write})
+		case n.kind != kindBind || inDev || beneath(n.path, "/etc") && !n.mapped:
+		case n.write && hold:
+			all = append(all, grant{path: n.path, access: use, own: write})
+		case n.write:
+			all = append(all, grant{path: n.path, access: use | write})
+		default:
+			all = append(all, grant{path: n.path, access: use})
+		}
+	}
+	return all
+}
+
+func (g grant) String() string { return fmt.Sprintf("%s to %s", g.access, g.path) }

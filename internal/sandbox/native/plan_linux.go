@@ -1,0 +1,161 @@
+package native
+
+import (
+	"ringfence/internal/sandbox/native/landlock"
+)
+
+// A plan is all that a stage is told. The stage has no other source (N2).
+type plan struct {
+	failAt string // the step that fails on purpose, in tests
+	plain  bool   // no namespaces: Landlock and the filter are all there is
+
+	argv, env []string
+	dir       string
+	hostname  string
+	uid, gid  int  // what the stage becomes, in its user namespace; -1 to stay as it is
+	terminal  bool // standard input becomes the controlling terminal
+	files     int  // how many of the descriptors are the program's: 0, 1, 2, …
+
+	nodes   []node
+	grants  []grant
+	minABI  int
+	limits  []limit
+	program string // seccomp program of the program's process, as bytes
+	own     string // the same of pid 1
+	hold    holding
+}
+
+// A kind says how a node of the box's file tree comes to be.
+type kind int
+
+const (
+	kindDir   kind = iota + 1 // a directory
+	kindLink                  // a symbolic link to source
+	kindFile                  // a file that holds source
+	kindBind                  // what is at source on the host
+	kindTmpfs                 // an empty file system of size bytes
+	kindProc                  // the processes of the box
+	kindPts                   // its terminals
+	kindMask                  // an empty thing, in the place of one that must not be there
+)
+
+// A node is one thing in the file tree of a box. Nodes are sorted by path, so that
+// what is above comes first. No path has a symbolic link in it.
+type node struct {
+	path   string // in the box
+	kind   kind
+	source string
+	fd     int // 1 + index of the descriptor of a mount made outside, 0 for none
+	dir    bool
+	write  bool
+	device bool // device nodes work
+	found  bool // lies in what is bound: it is there, and is never made (N5)
+	mapped bool // the owners of its files are to be seen in the box; not sent
+	size   int64
+	mode   int
+}
+
+// A grant is one rule of Landlock.
+type grant struct {
+	path   string
+	access landlock.Access
+	own    landlock.Access // what pid 1 may do beyond that, to do it for the program
+}
+
+// A limit is one resource limit, soft and hard (setrlimit(2)).
+type limit struct {
+	name     string // "cpu", …: the step is "rlimit " + name
+	resource int
+	value    int64
+}
+
+// holding is what the supervisor of held names is told.
+type holding struct {
+	on    bool
+	roots []string // writable trees
+	names []string // paths that can neither be changed nor made
+	later bool     // files that the host runs later are not held
+}
+
+func (p *plan) visit(c *coder) {
+	c.str(&p.failAt)
+	c.flag(&p.plain)
+	c.strs(&p.argv)
+	c.strs(&p.env)
+	c.str(&p.dir)
+	c.str(&p.hostname)
+	c.integer(&p.uid)
+	c.integer(&p.gid)
+	c.flag(&p.terminal)
+	c.integer(&p.files)
+	list(c, &p.nodes, func(n *node) { n.visit(c) })
+	list(c, &p.grants, func(g *grant) { g.visit(c) })
+	c.integer(&p.minABI)
+	list(c, &p.limits, func(l *limit) { l.visit(c) })
+	c.str(&p.program)
+	c.str(&p.own)
+	c.flag(&p.hold.on)
+	c.strs(&p.hold.roots)
+	c.strs(&p.hold.names)
+	c.flag(&p.hold.later)
+}
+
+func (n *node) visit(c *coder) {
+	k := int(n.kind)
+	c.str(&n.path)
+	c.integer(&k)
+	c.str(&n.source)
+	c.integer(&n.fd)
+	c.flag(&n.dir)
+	c.flag(&n.write)
+	c.flag(&n.device)
+	c.flag(&n.found)
+	c.num(&n.size)
+	c.integer(&n.mode)
+	n.kind = kind(k)
+}
+
+func (g *grant) visit(c *coder) {
+	access, own := int64(g.access), int64(g.own)
+	c.str(&g.path)
+	c.num(&access)
+	c.num(&own)
+	g.access, g.own = landlock.Access(access), landlock.Access(own)
+}
+
+func (l *limit) visit(c *coder) {
+	c.str(&l.name)
+	c.integer(&l.resource)
+	c.num(&l.value)
+}
+
+// A setup is what the stage says when all is set up.
+type setup struct {
+	abi     int      // of Landlock
+	handled []string // what Landlock holds back
+	done    []string // the steps that were taken
+}
+
+func (s *setup) visit(c *coder) {
+	c.integer(&s.abi)
+	c.strs(&s.handled)
+	c.strs(&s.done)
+}
+
+// A failure is why a stage ended before the program ran.
+type failure struct {
+	step  string
+	errno int
+	text  string
+}
+
+func (f *failure) visit(c *coder) {
+	c.str(&f.step)
+	c.integer(&f.errno)
+	c.str(&f.text)
+}
+
+// An ending is how the program ended: its wait status.
+type ending struct{ status int }
+
+func (e *ending) visit(c *coder) { c.integer(&e.status) }

@@ -1,0 +1,177 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/cgroup"
+	"ringfence/internal/sandbox/native/readback"
+)
+
+// spaces are the namespaces of a box, by the name of the link under /proc/<pid>/ns.
+var spaces = map[string]string{
+	"user": sandbox.LayerUserNamespace, "mnt": sandbox.LayerMountNamespace, "pid": sandbox.LayerPIDNamespace,
+	"net": sandbox.LayerNetworkNamespace, "ipc": sandbox.LayerIPCNamespace, "uts": sandbox.LayerUTSNamespace,
+	"cgroup": sandbox.LayerCgroupNamespace,
+}
+
+// limitNames are the limits as /proc/<pid>/limits calls them.
+var limitNames = map[int]string{
+	unix.RLIMIT_CORE: "Max core file size", unix.RLIMIT_CPU: "Max cpu time", unix.RLIMIT_AS: "Max address space",
+	unix.RLIMIT_NOFILE: "Max open files", unix.RLIMIT_NPROC: "Max processes",
+}
+
+// readBack looks at the program's process, which is confined and waits, and at pid 1.
+// What was asked for and is not there is an error: the kernel did something else than
+// it said.
+func (b *builder) readBack() error {
+	f, err := readback.ReadPidfd(b.box.program)
+	if err != nil {
+		return err
+	}
+	own, err := readback.Read(b.box.stage.Pid)
+	if err != nil {
+		return err
+	}
+	ours, err := readback.Read(os.Getpid())
+	if err != nil {
+		return err
+	}
+	r := &reporter{r: sandbox.Report{Tier: TierName, Evidence: map[string]string{}}}
+	if !b.plain {
+		r.namespaces(f, ours)
+	}
+	r.landlock(b.setup)
+	r.process(f)
+	r.limits(f, b.plan.limits)
+	r.group(b.box.leaf)
+	if own.Seccomp != readback.SeccompFilter || !own.NoNewPrivs {
+		r.lacks(sandbox.LayerSeccomp, "pid 1 of the box has no filter")
+	}
+	b.box.report = r.r
+	return errors.Join(r.wrong...)
+}
+
+// A reporter collects what was confirmed.
+type reporter struct {
+	r     sandbox.Report
+	wrong []error
+}
+
+func (r *reporter) has(layer, detail, evidence string) {
+	r.r.Evidence[layer] = evidence
+	if detail != "" {
+		layer += "=" + detail
+	}
+	r.r.Enforced = append(r.r.Enforced, layer)
+}
+
+func (r *reporter) lacks(layer, evidence string) {
+	r.wrong = append(r.wrong, fmt.Errorf("%s is not in force: %s", layer, evidence))
+}
+
+func (r *reporter) namespaces(f, ours readback.Facts) {
+	differ := f.Against(ours)
+	for _, name := range []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
+		evidence := fmt.Sprintf("inode %d, ours is %d", f.Namespaces[name], ours.Namespaces[name])
+		if slices.Contains(differ, name) {
+			r.has(spaces[name], "", evidence)
+		} else {
+			r.lacks(spaces[name], evidence)
+		}
+	}
+	if len(f.UID) > 0 && f.UID[0] != 0 && f.UID[1] != 0 && f.UID[2] != 0 && f.UID[3] != 0 {
+		r.has(sandbox.LayerUnprivileged, "", fmt.Sprintf("Uid: %d, seen from outside", f.UID[1]))
+	}
+	r.mounts(f)
+}
+
+// mounts adds to what is known of the mount namespace what can be written in it.
+func (r *reporter) mounts(f readback.Facts) {
+	if f.Hidden["mounts"] != nil || len(f.Mounts) == 0 {
+		return
+	}
+	var writable []string
+	for _, m := range f.Mounts {
+		if m.Propagates() {
+			r.lacks(sandbox.LayerMountNamespace, "mounts propagate at "+m.Point)
+		}
+		if !m.Has("nosuid") {
+			r.lacks(sandbox.LayerMountNamespace, "set-user-ID programs work at "+m.Point)
+		}
+		if !m.ReadOnly() && !beneath(m.Point, "/dev") {
+			writable = append(writable, m.Point)
+		}
+	}
+	r.r.Evidence[sandbox.LayerMountNamespace] += fmt.Sprintf("; %d mounts, none propagates, all nosuid; writable: %s",
+		len(f.Mounts), strings.Join(writable, " "))
+}
+
+func (r *reporter) landlock(s setup) {
+	r.has(sandbox.LayerLandlock, fmt.Sprintf("abi%d", s.abi),
+		"a file that opened before did not open under it (EACCES); held back: "+strings.Join(s.handled, " "))
+}
+
+func (r *reporter) process(f readback.Facts) {
+	evidence := fmt.Sprintf("Seccomp: %d, filters: %d", f.Seccomp, f.SeccompFilters)
+	if f.Seccomp == readback.SeccompFilter {
+		r.has(sandbox.LayerSeccomp, "", evidence)
+	} else {
+		r.lacks(sandbox.LayerSeccomp, evidence)
+	}
+	if f.NoNewPrivs {
+		r.has(sandbox.LayerNoNewPrivileges, "", "NoNewPrivs: 1")
+	} else {
+		r.lacks(sandbox.LayerNoNewPrivileges, "NoNewPrivs: 0")
+	}
+	evidence = fmt.Sprintf("CapInh: %x, CapPrm: %x, CapEff: %x, CapBnd: %x, CapAmb: %x",
+		f.Caps.Inheritable, f.Caps.Permitted, f.Caps.Effective, f.Caps.Bounding, f.Caps.Ambient)
+	if f.Caps.None() {
+		r.has(sandbox.LayerNoCapabilities, "", evidence)
+	} else {
+		r.lacks(sandbox.LayerNoCapabilities, evidence)
+	}
+}
+
+func (r *reporter) limits(f readback.Facts, want []limit) {
+	if f.Hidden["limits"] != nil {
+		r.lacks(sandbox.LayerRlimits, fmt.Sprint(f.Hidden["limits"]))
+		return
+	}
+	var names, values []string
+	for _, l := range want {
+		got := f.Limits[limitNames[l.resource]]
+		if got.Soft != uint64(l.value) || got.Hard != uint64(l.value) {
+			r.lacks(sandbox.LayerRlimits, fmt.Sprintf("%s is %d, hard %d, not %d", l.name, got.Soft, got.Hard, l.value))
+		}
+		names = append(names, strings.ReplaceAll(l.name, " ", "-"))
+		values = append(values, fmt.Sprintf("%s: %d", limitNames[l.resource], got.Hard))
+	}
+	r.has(sandbox.LayerRlimits, strings.Join(names, ","), strings.Join(values, ", "))
+}
+
+// group says what the control group limits, and what it could not.
+func (r *reporter) group(leaf *cgroup.Leaf) {
+	if held := leaf.Enforced(); len(held) > 0 {
+		r.has(sandbox.LayerCgroup, strings.Join(held, ","), strings.Join(leaf.Dirs(), " "))
+	}
+	missing := leaf.Missing()
+	for _, what := range []string{cgroup.Memory, cgroup.PIDs, cgroup.CPU} {
+		why, ok := missing[what]
+		if !ok {
+			continue
+		}
+		layer := sandbox.LayerCgroup + "=" + what
+		r.r.Evidence[layer] = why
+		if what == cgroup.PIDs {
+			continue // the resource limit holds it
+		}
+		r.r.Missing = append(r.r.Missing, layer)
+	}
+}

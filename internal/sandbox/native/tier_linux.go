@@ -1,0 +1,430 @@
+package native
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/cgroup"
+	"ringfence/internal/sys/proc"
+)
+
+// setupTime is how long building a box may take at most, but for Confirm.
+const setupTime = 30 * time.Second
+
+// self is our own program, whatever became of its file since.
+const self = "/proc/self/exe"
+
+// stageCaps are the capabilities that a stage has in its user namespace, and there
+// only: for mounts, ids, the loopback interface, and to give all of them up.
+var stageCaps = []uintptr{
+	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SYS_PTRACE,
+}
+
+// errNoUserNamespaces says that this machine makes no user namespaces for us.
+var errNoUserNamespaces = errors.New("user namespaces are not to be had")
+
+func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	if err := s.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+	}
+	b := &builder{spec: s, fault: t.fault, box: newBox(s)}
+	err := b.build(ctx)
+	if errors.Is(err, errNoUserNamespaces) {
+		because := err
+		b = &builder{spec: s, fault: t.fault, plain: true, because: because, box: newBox(s)}
+		err = b.build(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.box, nil
+}
+
+// A builder builds one box, from the caller's side. Its steps and those of the stage
+// run at the same time up to the plan.
+type builder struct {
+	spec    sandbox.Spec
+	fault   fault
+	plain   bool
+	because error // why plain
+
+	box    *box
+	ids    ids
+	plan   *plan
+	fds    []int
+	mounts []int // descriptors of ours among fds
+	wire   *wire
+	theirs []*os.File // ends of pipes that go to the box
+	setup  setup
+	steps  []string
+	fail   error
+}
+
+// do takes one step, as in the stage.
+func (b *builder) do(name string, f func() error) {
+	if b.fail != nil {
+		return
+	}
+	err := error(errInjected)
+	if b.fault.at != name {
+		err = f()
+	}
+	switch {
+	case err == nil:
+		b.steps = append(b.steps, name)
+	case errors.Is(err, sandbox.ErrNotBuilt) || errors.Is(err, sandbox.ErrNotFound):
+		b.fail = err
+	default:
+		b.fail = notBuilt(name, err)
+	}
+}
+
+// build takes all steps. When it returns an error nothing of the box is left.
+func (b *builder) build(ctx context.Context) error {
+	setup, cancel := context.WithTimeoutCause(ctx, setupTime, errors.New("it took too long"))
+	defer cancel()
+	b.do("context", func() error { return context.Cause(setup) })
+	b.do("descriptors of ours", proc.SealDescriptors)
+	b.do("user ids", b.takeIDs)
+	b.do("streams", b.streams)
+	b.do("stage", b.startStage)
+	if b.box.stage == nil {
+		b.undo()
+		return b.fail
+	}
+	stop := context.AfterFunc(setup, b.box.end)
+	b.do("file tree", b.think)
+	b.do("control group", func() error { return b.joinGroup(setup) })
+	b.do("id-mapped mounts", b.mountOutside)
+	b.do("send plan", func() error { return b.wire.sendPlan(b.plan, b.fds) })
+	b.release()
+	b.do("set-up", b.awaitReady)
+	b.do("read back", b.readBack)
+	if !stop() && b.fail == nil {
+		b.fail = notBuilt("set-up", context.Cause(setup))
+	}
+	b.do("confirm", b.confirm)
+	b.do("start", b.letGo)
+	if b.fail != nil {
+		b.abandon()
+		if err := context.Cause(setup); err != nil && !errors.Is(b.fail, err) {
+			return fmt.Errorf("%w (%w)", b.fail, err)
+		}
+		return b.fail
+	}
+	b.box.begin(ctx, b.wire)
+	return nil
+}
+
+// takeIDs chooses who the box runs as: root of the machine is somebody else in it,
+// anybody else is himself.
+func (b *builder) takeIDs() (err error) {
+	b.ids = ownIDs()
+	if b.plain || !machineRoot() {
+		return nil
+	}
+	uid, gid := 0, 0
+	// A tree that belongs to somebody is only of use to him.
+	if w := b.spec.Workspace; w.Mode != sandbox.NoAccess {
+		var st unix.Stat_t
+		if err := unix.Stat(w.Path, &st); err != nil {
+			return fmt.Errorf("workspace %s: %w", w.Path, err)
+		}
+		uid, gid = int(st.Uid), int(st.Gid)
+	}
+	b.ids, err = takeBlock(uid, gid)
+	return err
+}
+
+// streams makes the pipes of the three streams, where the Spec has no file for them.
+func (b *builder) streams() error {
+	for i, given := range []*os.File{b.spec.Stdin, b.spec.Stdout, b.spec.Stderr} {
+		if given != nil {
+			b.fds = append(b.fds, int(given.Fd()))
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		ours, theirs := r, w
+		if i == 0 {
+			ours, theirs = w, r
+		}
+		b.box.files[i] = ours
+		b.theirs = append(b.theirs, theirs)
+		b.fds = append(b.fds, int(theirs.Fd()))
+	}
+	for _, f := range b.spec.Files {
+		b.fds = append(b.fds, int(f.Fd()))
+	}
+	return nil
+}
+
+// startStage starts our own program as the stage. The thread that forks it lives as
+// long as the stage: the kernel takes its death for ours (PR_SET_PDEATHSIG, prctl(2)).
+func (b *builder) startStage() error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "wire")
+	defer theirs.Close()
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		return err
+	}
+	if b.wire, err = newWire(os.NewFile(uintptr(pair[0]), "wire")); err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	last, lastWords, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer lastWords.Close()
+	b.box.lastWords = last
+	attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{null, null, lastWords, theirs}, Sys: b.attributes()}
+	started := make(chan error)
+	go b.box.live(attr, started)
+	err = <-started
+	if err != nil && !b.plain && noNamespaces(err) {
+		return fmt.Errorf("%w: %w: %w", sandbox.ErrNotBuilt, errNoUserNamespaces, err)
+	}
+	return err
+}
+
+func (b *builder) attributes() *syscall.SysProcAttr {
+	if b.plain {
+		return &syscall.SysProcAttr{Setsid: true}
+	}
+	uids, gids := b.ids.maps()
+	return &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings: uids, GidMappings: gids, GidMappingsEnableSetgroups: b.ids.outer >= 0,
+		AmbientCaps: stageCaps,
+	}
+}
+
+// noNamespaces reports whether err is how the kernel refuses namespaces: switched off
+// (EPERM, ENOSYS, EINVAL), or a limit of zero (ENOSPC, EUSERS).
+func noNamespaces(err error) bool {
+	for _, e := range []syscall.Errno{unix.EPERM, unix.ENOSYS, unix.EINVAL, unix.ENOSPC, unix.EUSERS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// joinGroup makes the control group of the box and puts the stage there, before it
+// does anything.
+func (b *builder) joinGroup(ctx context.Context) error {
+	bounds := b.spec.Bounds()
+	limits := cgroup.Limits{Memory: bounds.Memory, Processes: int64(bounds.Processes)}
+	if limits.Processes > 0 {
+		limits.Processes += ownThreads
+	}
+	name, err := cgroup.NewName()
+	if err != nil {
+		return err
+	}
+	if b.box.leaf, err = cgroup.Make(ctx, name, limits); err != nil {
+		return err
+	}
+	return b.box.leaf.Add(b.box.stage.Pid)
+}
+
+// mountOutside makes the mounts that the stage cannot make: those whose files must
+// keep their owners although the box runs as somebody else.
+func (b *builder) mountOutside() error {
+	if b.ids.outer < 0 {
+		return nil
+	}
+	ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", b.box.stage.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(ns)
+	for i := range b.plan.nodes {
+		n := &b.plan.nodes[i]
+		if n.kind != kindBind || !n.mapped {
+			continue
+		}
+		fd, err := mapped(*n, ns)
+		if err != nil {
+			return err
+		}
+		b.mounts = append(b.mounts, fd)
+		n.fd = len(b.mounts)
+	}
+	b.fds = append(b.fds, b.mounts...)
+	return nil
+}
+
+// mapped returns a copy of a tree in which the owners of files are those of the user
+// namespace behind ns. A file system that cannot do that is an error where the box may
+// write; where it only reads, the owners then look like nobody, and what only they may
+// read stays closed.
+func mapped(n node, ns int) (int, error) {
+	fd, err := cloneTree(n.source)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", n.source, err)
+	}
+	attr := unix.MountAttr{Attr_set: n.attributes() | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns)}
+	err = restrict(fd, attr)
+	if err != nil && !n.write {
+		attr = unix.MountAttr{Attr_set: n.attributes()}
+		err = restrict(fd, attr)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("%s: its file system, or one mounted in it, does not let the owners of files be mapped: %w; "+
+			"run ringfence as the user who owns it, or move it to ext4, xfs, btrfs or tmpfs", n.source, err)
+	}
+	return fd, nil
+}
+
+// release closes what the stage has received.
+func (b *builder) release() {
+	for _, f := range b.theirs {
+		f.Close()
+	}
+	closeFDs(b.mounts)
+	b.theirs, b.mounts = nil, nil
+	runtime.KeepAlive(b.spec.Files)
+}
+
+// awaitReady follows the stage until all is set up and nothing runs.
+func (b *builder) awaitReady() error {
+	for {
+		fr, err := b.wire.recv(maxSmall)
+		if err != nil {
+			return b.lost(err)
+		}
+		switch {
+		case fr.kind == frameFailed:
+			return stageFailure(fr.payload, b.spec)
+		case fr.kind == frameChild && len(fr.fds) == 1 && b.box.program < 0:
+			b.box.program = fr.fds[0]
+		case fr.kind == frameReady && b.box.program >= 0:
+			b.wire.plain = true
+			return decode(fr.payload, &b.setup)
+		default:
+			closeFDs(fr.fds)
+			return fmt.Errorf("the stage sent a frame of kind %d", fr.kind)
+		}
+	}
+}
+
+// lost says what became of a stage that says nothing more.
+func (b *builder) lost(err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, unix.ECONNRESET) {
+		return err
+	}
+	b.box.end()
+	<-b.box.reaped
+	return fmt.Errorf("the stage ended (%v)%s", b.box.state, b.box.words())
+}
+
+// A stageError is what a stage reports. It unwraps to the error number of the kernel.
+type stageError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *stageError) Error() string { return e.text }
+
+func (e *stageError) Unwrap() error {
+	if e.errno == 0 {
+		return nil
+	}
+	return e.errno
+}
+
+// stageFailure makes an error of a frame: that the program is not there, or that its
+// box is not.
+func stageFailure(payload []byte, s sandbox.Spec) error {
+	var f failure
+	if err := decode(payload, &f); err != nil {
+		return fmt.Errorf("reading what the stage reports: %w", err)
+	}
+	err := &stageError{f.text, syscall.Errno(f.errno)}
+	if f.step == stepExec {
+		switch err.errno {
+		case unix.ENOENT, unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.EPERM, unix.ELIBBAD:
+			return fmt.Errorf("%w: %s: %w", sandbox.ErrNotFound, s.Argv[0], err)
+		}
+	}
+	return notBuilt(f.step, err)
+}
+
+// confirm asks who wanted the box whether it may go on.
+func (b *builder) confirm() error {
+	if b.spec.Confirm == nil {
+		return nil
+	}
+	return b.spec.Confirm(b.box.report)
+}
+
+// letGo lets the program start and waits until it has.
+func (b *builder) letGo() error {
+	if err := b.wire.send(frameGo, nil); err != nil {
+		return b.lost(err)
+	}
+	fr, err := b.wire.recv(maxSmall)
+	switch {
+	case err != nil:
+		return b.lost(err)
+	case fr.kind == frameFailed:
+		return stageFailure(fr.payload, b.spec)
+	case fr.kind != frameStarted:
+		return fmt.Errorf("the stage sent a frame of kind %d", fr.kind)
+	}
+	return nil
+}
+
+// undo gives back what was taken before there was a stage.
+func (b *builder) undo() {
+	b.release()
+	if b.wire != nil {
+		b.wire.close()
+	}
+	b.box.ids = b.ids
+	b.box.giveBack()
+}
+
+// abandon ends a box that was not built, and waits until nothing of it is left.
+func (b *builder) abandon() {
+	b.release()
+	b.box.ids = b.ids
+	b.box.end()
+	<-b.box.reaped
+	b.wire.close()
+	b.box.giveBack()
+}
+
+// words returns what the stage said on its standard error, which is only written when
+// it crashes.
+func (b *box) words() string {
+	text, err := io.ReadAll(io.LimitReader(b.lastWords, 4096))
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	return ": " + string(bytes.TrimSpace(text))
+}

@@ -1,0 +1,332 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ringfence/internal/sandbox"
+)
+
+// A view is the file tree of a box while it is thought up: what is at which path.
+type view struct {
+	nodes map[string]node
+	// named are the paths that the Spec lists, resolved, and what it says of them.
+	// What it names wins over what every box has.
+	named map[string]sandbox.Mode
+}
+
+// base is what every box has of the host, read-only, where it exists. A symbolic
+// link is made again as one.
+var base = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec",
+	"/nix/store", "/gnu/store", // whole systems live there, and all may read it
+}
+
+// etc is what every box has of /etc. Nothing here holds secrets on a machine as its
+// makers ship it; what does, or names people and hosts, is made up (see synthetic).
+var etc = []string{
+	"alternatives", "bash.bashrc", "bashrc", "bindresvport.blacklist", "ca-certificates", "crypto-policies",
+	"debian_version", "fonts", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+	"locale.alias", "locale.conf", "localtime", "lsb-release", "magic", "magic.mime", "mailcap", "manpath.config",
+	"mime.types", "networks", "os-release", "perl", "pki/ca-trust", "pki/tls", "profile", "profile.d", "protocols",
+	"python3", "redhat-release", "rpc", "services", "shells", "skel", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf",
+	"terminfo", "timezone", "vim", "xattr.conf",
+}
+
+// devices are the device nodes that every box has.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// hidden are files of /proc that tell of the machine and not of the box, or act on it.
+var hidden = []string{
+	"acpi", "asound", "bus", "config.gz", "dynamic_debug", "fs", "iomem", "ioports", "irq", "interrupts", "kallsyms",
+	"kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "modules", "mtrr",
+	"pressure", "sched_debug", "schedstat", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats",
+	"vmallocinfo", "zoneinfo", "driver", "diskstats", "partitions", "swaps", "buddyinfo", "pagetypeinfo", "net/nfsfs",
+}
+
+// The sizes of what is private to a box and held in memory. Memory limits of the box
+// count it too.
+const (
+	tmpSize  = 1 << 30
+	shmSize  = 256 << 20
+	homeSize = 1 << 30
+)
+
+// newView makes the tree of a box of s. who is made known in its /etc/passwd.
+func newView(s sandbox.Spec, who person) (*view, error) {
+	v := &view{nodes: map[string]node{}, named: map[string]sandbox.Mode{}}
+	if err := v.addNamed(s); err != nil {
+		return nil, err
+	}
+	v.addBase(who)
+	if err := v.addProgram(s); err != nil {
+		return nil, err
+	}
+	v.addPrivate(who)
+	return v, v.check()
+}
+
+// addNamed adds what the Spec names. Of two that are one path the narrower wins:
+// what is denied is never readable, what is read-only is never writable.
+func (v *view) addNamed(s sandbox.Spec) error {
+	type entry struct {
+		what, path string
+		mode       sandbox.Mode
+	}
+	var all []entry
+	for _, p := range s.ReadWrite {
+		all = append(all, entry{"writable path", p, sandbox.ReadWrite})
+	}
+	if s.Workspace.Mode != sandbox.NoAccess {
+		all = append(all, entry{"workspace", s.Workspace.Path, s.Workspace.Mode})
+	}
+	for _, p := range s.ReadOnly {
+		all = append(all, entry{"readable path", p, sandbox.ReadOnly})
+	}
+	if s.Network == sandbox.NetworkPolicy {
+		all = append(all, entry{"way out", s.Egress, sandbox.ReadOnly})
+	}
+	for _, p := range s.Denied {
+		all = append(all, entry{"denied path", p, sandbox.NoAccess})
+	}
+	for _, e := range all {
+		real, err := filepath.EvalSymlinks(e.path)
+		if e.mode == sandbox.NoAccess && errors.Is(err, fs.ErrNotExist) {
+			continue // what is not there need not be hidden
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.what, err)
+		}
+		if err := v.name(real, e.mode); err != nil {
+			return fmt.Errorf("%s %s: %w", e.what, e.path, err)
+		}
+		if real != e.path && e.mode != sandbox.NoAccess {
+			v.link(e.path, real)
+		}
+	}
+	return nil
+}
+
+// name adds one resolved path of the Spec.
+func (v *view) name(path string, mode sandbox.Mode) error {
+	if path == "/" {
+		return v.nameRoot(mode)
+	}
+	for _, own := range []string{"/dev", "/proc", "/sys"} {
+		if beneath(path, own) && mode != sandbox.NoAccess {
+			return fmt.Errorf("a box has its own %s, or none", own)
+		}
+	}
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	v.named[path] = mode
+	n := node{path: path, kind: kindBind, source: path, dir: fi.IsDir(), write: mode == sandbox.ReadWrite, mapped: true}
+	if mode == sandbox.NoAccess {
+		n = node{path: path, kind: kindMask, dir: fi.IsDir()}
+	}
+	v.nodes[path] = n
+	return nil
+}
+
+// nameRoot stands for everything: each entry of the root directory but those that a
+// box has of its own.
+func (v *view) nameRoot(mode sandbox.Mode) error {
+	if mode == sandbox.ReadWrite {
+		return errors.New("the root directory cannot be writable as a whole; name the directories")
+	}
+	if mode == sandbox.NoAccess {
+		return errors.New("a box without any path cannot run a program")
+	}
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		p := "/" + e.Name()
+		if slices.Contains([]string{"/dev", "/proc", "/sys", "/run", "/tmp"}, p) {
+			continue
+		}
+		if _, ok := v.named[p]; ok {
+			continue
+		}
+		if e.Type()&fs.ModeSymlink != 0 {
+			v.link(p, mustReadlink(p))
+			continue
+		}
+		if err := v.name(p, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mustReadlink returns where a link leads, or "" if it is no link any more.
+func mustReadlink(p string) string {
+	target, err := os.Readlink(p)
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+// link adds a symbolic link, unless something is there or the link itself is visible
+// in a tree that is bound.
+func (v *view) link(path, target string) {
+	if _, ok := v.nodes[path]; ok || target == "" {
+		return
+	}
+	if above, ok := v.above(path); ok && above.kind == kindBind {
+		return
+	}
+	// A link on the way is a directory in the box: it must not be in its own way.
+	for p := filepath.Dir(path); p != "/"; p = filepath.Dir(p) {
+		if v.nodes[p].kind == kindLink {
+			return
+		}
+	}
+	v.nodes[path] = node{path: path, kind: kindLink, source: target}
+}
+
+// above returns the nearest node that path is beneath, other than directories.
+func (v *view) above(path string) (node, bool) {
+	for p := path; p != "/"; {
+		p = filepath.Dir(p)
+		if n, ok := v.nodes[p]; ok && n.kind != kindDir {
+			return n, true
+		}
+	}
+	return node{}, false
+}
+
+// visible reports whether a resolved path is to be seen in the box.
+func (v *view) visible(path string) bool {
+	n, ok := v.nodes[path]
+	if !ok {
+		n, ok = v.above(path)
+	}
+	return ok && n.kind == kindBind
+}
+
+// addBase adds what every box has of the host.
+func (v *view) addBase(who person) {
+	for _, p := range base {
+		v.addHost(p)
+	}
+	for _, name := range etc {
+		v.addHost("/etc/" + name)
+	}
+	for path, text := range synthetic(who) {
+		if _, ok := v.nodes[path]; !ok && !v.visible(path) {
+			v.nodes[path] = node{path: path, kind: kindFile, source: text, mode: 0o444}
+		}
+	}
+}
+
+// addHost adds a path of the host as it is there: a link as a link. What the Spec
+// names there wins.
+func (v *view) addHost(path string) {
+	fi, err := os.Lstat(path)
+	if _, ok := v.nodes[path]; ok || err != nil || v.visible(path) {
+		return
+	}
+	if dir := filepath.Dir(path); dir != "/" && dir != "/etc" {
+		if real, err := filepath.EvalSymlinks(dir); err != nil || real != dir {
+			return // what it leads to is in the list by its own name, or is not of the usual kind
+		}
+	}
+	switch {
+	case fi.Mode()&fs.ModeSymlink != 0:
+		v.link(path, mustReadlink(path))
+	case fi.IsDir() || fi.Mode().IsRegular():
+		v.nodes[path] = node{path: path, kind: kindBind, source: path, dir: fi.IsDir()}
+	}
+}
+
+// addPrivate adds what belongs to the box alone.
+func (v *view) addPrivate(who person) {
+	own := []node{
+		{path: "/dev", kind: kindDir, mode: 0o755},
+		{path: "/dev/pts", kind: kindPts},
+		{path: "/dev/ptmx", kind: kindLink, source: "pts/ptmx"},
+		{path: "/dev/shm", kind: kindTmpfs, size: shmSize, mode: 0o1777, write: true},
+		{path: "/dev/fd", kind: kindLink, source: "/proc/self/fd"},
+		{path: "/dev/stdin", kind: kindLink, source: "/proc/self/fd/0"},
+		{path: "/dev/stdout", kind: kindLink, source: "/proc/self/fd/1"},
+		{path: "/dev/stderr", kind: kindLink, source: "/proc/self/fd/2"},
+		{path: "/proc", kind: kindProc},
+		{path: "/run", kind: kindDir, mode: 0o755},
+		{path: "/tmp", kind: kindTmpfs, size: tmpSize, mode: 0o1777, write: true},
+		{path: "/var/tmp", kind: kindLink, source: "../tmp"},
+	}
+	for _, d := range devices {
+		own = append(own, node{path: "/dev/" + d, kind: kindBind, source: "/dev/" + d, device: true})
+	}
+	if home := who.home; home != "" && !v.visible(home) && !slices.Contains([]string{"/", "/dev", "/proc", "/tmp"}, home) {
+		own = append(own, node{path: home, kind: kindTmpfs, size: homeSize, mode: 0o700, write: true})
+	}
+	for _, n := range own {
+		if _, ok := v.nodes[n.path]; !ok && !v.visible(n.path) {
+			v.nodes[n.path] = n
+		}
+	}
+	for _, name := range hidden {
+		// What only root may open stays closed by itself: no box has the machine's.
+		if fi, err := os.Lstat("/proc/" + name); err == nil && fi.Mode().Perm()&0o007 != 0 && fi.Mode()&fs.ModeSymlink == 0 {
+			v.nodes["/proc/"+name] = node{path: "/proc/" + name, kind: kindMask, dir: fi.IsDir()}
+		}
+	}
+}
+
+// check finds mount points that would have to be made on the host (N5): a node within
+// a tree that is bound must be there already, as a file or directory like its own.
+func (v *view) check() error {
+	for path, n := range v.nodes {
+		above, ok := v.above(path)
+		if !ok {
+			continue
+		}
+		if above.kind == kindMask && n.kind == kindMask {
+			delete(v.nodes, path) // hidden with what is above
+			continue
+		}
+		if above.kind == kindMask {
+			v.nodes[above.path] = node{path: above.path, kind: kindTmpfs, mode: 0o555, size: 1 << 20}
+		}
+		if above.kind != kindBind && above.kind != kindProc {
+			continue
+		}
+		fi, err := os.Lstat(path)
+		if err != nil {
+			return fmt.Errorf("%s lies in %s, which is of the host: it must exist there: %w", path, above.path, reason(err))
+		}
+		if fi.IsDir() != (n.dir || n.kind == kindTmpfs) || fi.Mode()&fs.ModeSymlink != 0 || n.kind == kindFile {
+			return fmt.Errorf("%s lies in %s, which is of the host, and is of another kind there", path, above.path)
+		}
+		n.found = true
+		v.nodes[path] = n
+	}
+	return nil
+}
+
+// sorted returns the nodes so that what is above comes first.
+func (v *view) sorted() []node {
+	all := make([]node, 0, len(v.nodes))
+	for _, n := range v.nodes {
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b node) int { return strings.Compare(a.path, b.path) })
+	return all
+}
+
+// beneath reports whether path is dir or in it.
+func beneath(path, dir string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
+	return ok && (rest == "" || rest[0] == '/')
+}
