@@ -32,15 +32,22 @@ func noSetID(mode uint8) clause {
 	return clause{tests: []test{has(mode, setID)}, then: refused}
 }
 
+// held hands everything over where names are held.
+var held = check{clauses: []clause{{when: hold, then: notify}}}
+
+// modes checks the calls that set one.
+func modes(mode uint8) check {
+	return check{clauses: []clause{noSetID(mode), {when: hold, then: notify}}, text: textMode}
+}
+
 // opening checks open and openat. The mode counts only where a file may be made.
 func opening(flags, mode uint8) check {
 	return check{
 		clauses: []clause{
 			{tests: []test{has(flags, creating), has(mode, setID)}, then: refused},
-			{when: hold, tests: []test{has(flags, creating)}, then: notify},
-			{when: holdWrites, tests: []test{has(flags, changing)}, then: notify},
+			{when: hold, tests: []test{has(flags, creating|changing)}, then: notify},
 		},
-		text: textMode + " on what is made",
+		text: textMode,
 	}
 }
 
@@ -176,6 +183,7 @@ var makingSockets = check{
 		{when: inetSockets, tests: []test{is(0, unix.AF_INET, unix.AF_INET6), masked(1, socketType, unix.SOCK_DGRAM), is(2, anyProtocol, unix.IPPROTO_UDP)}, then: allow},
 		{when: inetSockets, tests: []test{is(0, unix.AF_INET, unix.AF_INET6), masked(1, socketType, unix.SOCK_STREAM, unix.SOCK_DGRAM)}, then: noProtocol},
 		{when: routeNetlink, tests: []test{is(0, unix.AF_NETLINK), masked(1, socketType, unix.SOCK_RAW, unix.SOCK_DGRAM), is(2, unix.NETLINK_ROUTE)}, then: allow},
+		{when: routeNetlink, tests: []test{is(0, unix.AF_NETLINK)}, then: noProtocol},
 		{tests: []test{masked(1, socketType, unix.SOCK_RAW, unix.SOCK_PACKET)}, then: refused},
 	},
 	otherwise: noFamily, text: "by option: AF_UNIX; AF_INET and AF_INET6 as TCP and UDP; AF_NETLINK as NETLINK_ROUTE",

@@ -28,16 +28,14 @@ type Options struct {
 	// RouteNetlink adds AF_NETLINK sockets of NETLINK_ROUTE, which list interfaces
 	// and addresses. Changing them needs a capability that no box has.
 	RouteNetlink bool
-	// Hold hands the calls that make, remove, rename or link names to the
-	// supervisor: SECCOMP_RET_USER_NOTIF. These are mkdir, mknod, symlink, link,
-	// rename, unlink, rmdir, creat, their forms with "at", and open with O_CREAT or
-	// O_TMPFILE. The program must then be installed with a listener.
+	// Hold hands to the supervisor of held names (SECCOMP_RET_USER_NOTIF) what makes,
+	// removes, renames or links names and what changes the content or the mode of
+	// files: open and openat with a bit of O_WRONLY, O_RDWR, O_CREAT, O_TRUNC or
+	// O_TMPFILE, creat, truncate, mkdir, mknod, link, symlink, rename, unlink, rmdir,
+	// chmod and their relatives, and umask, which they depend on. Setting extended
+	// attributes is answered EOPNOTSUPP: an access list changes a mode. The program
+	// must then be installed with a listener.
 	Hold bool
-	// HoldWrites hands over also what changes the content of a file that is there:
-	// open for writing or with O_TRUNC, and truncate. Without it a held file that
-	// comes to be while the box runs can be written by who opens it without
-	// O_CREAT. It needs Hold.
-	HoldWrites bool
 	// Init makes the program of the box's own pid 1 after the start of the program:
 	// it reaps, serves notifications and performs what is held. It may not execute,
 	// make processes, or open sockets. It goes with no other member.
@@ -92,13 +90,10 @@ func (o Options) conditions() (condition, error) {
 	if o.Init && o != (Options{Init: true}) {
 		return 0, errors.New("building the filter of system calls: Init goes with no other option")
 	}
-	if o.HoldWrites && !o.Hold {
-		return 0, errors.New("building the filter of system calls: HoldWrites needs Hold")
-	}
 	var c condition
 	for set, bit := range map[*bool]condition{
 		&o.Agent: agent, &o.Namespaces: namespaces, &o.Unix: unixSockets, &o.Inet: inetSockets,
-		&o.RouteNetlink: routeNetlink, &o.Hold: hold, &o.HoldWrites: holdWrites, &o.Init: pidOne,
+		&o.RouteNetlink: routeNetlink, &o.Hold: hold, &o.Init: pidOne,
 	} {
 		if *set {
 			c |= bit

@@ -17,14 +17,12 @@ var arches = map[string]arch{"amd64": amd64, "arm64": arm64}
 // everyOptions are all that do not contradict each other.
 func everyOptions() []Options {
 	all := []Options{{Init: true}}
-	for i := range 1 << 7 {
+	for i := range 1 << 6 {
 		o := Options{
 			Agent: i&1 != 0, Namespaces: i&2 != 0, Unix: i&4 != 0, Inet: i&8 != 0, RouteNetlink: i&16 != 0,
-			Hold: i&32 != 0, HoldWrites: i&64 != 0,
+			Hold: i&32 != 0,
 		}
-		if o.Hold || !o.HoldWrites {
-			all = append(all, o)
-		}
+		all = append(all, o)
 	}
 	return all
 }
@@ -79,4 +77,34 @@ func TestProgramsAreTables(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestOptionsOnlyAdd: what is allowed stays allowed, or is handed over, when another
+// member is set.
+func TestOptionsOnlyAdd(t *testing.T) {
+	values := interesting()
+	wider := []func(*Options){
+		func(o *Options) { o.Agent = true }, func(o *Options) { o.Namespaces = true }, func(o *Options) { o.Unix = true },
+		func(o *Options) { o.Inet = true }, func(o *Options) { o.RouteNetlink = true },
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a := arches[rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "architecture")]
+		o := rapid.SampledFrom(everyOptions()[1:]).Draw(t, "options")
+		more := o
+		rapid.SampledFrom(wider).Draw(t, "wider")(&more)
+		n := rapid.SampledFrom(numbers).Draw(t, "call")
+		c := call{arch: a.audit, nr: uint32(max(0, a.number(n)))}
+		for i := range c.args {
+			c.args[i] = rapid.SampledFrom(values).Draw(t, "argument")
+		}
+		before, after := judge(a, o, c), judge(a, more, c)
+		if (before == allow || before == notify) && after != before {
+			t.Fatalf("%s %#x: %+v says %#x, %+v says %#x", n.name, c.args, o, before, more, after)
+		}
+		held := o
+		held.Hold = true
+		if got := judge(a, held, c); before != allow && before != notify && got != before {
+			t.Fatalf("%s %#x: %+v says %#x, with Hold %#x", n.name, c.args, o, before, got)
+		}
+	})
 }

@@ -24,11 +24,12 @@ const (
 	// newer is for what programs look for and do without.
 	newer = errno | verdict(unix.ENOSYS)
 	// The kernel's own answers where it lacks what an argument names.
-	noOption   = errno | verdict(unix.EINVAL)
-	noFamily   = errno | verdict(unix.EAFNOSUPPORT)
-	noProtocol = errno | verdict(unix.EPROTONOSUPPORT)
-	noSockOpt  = errno | verdict(unix.ENOPROTOOPT)
-	noIoctl    = errno | verdict(unix.ENOTTY)
+	noOption    = errno | verdict(unix.EINVAL)
+	noFamily    = errno | verdict(unix.EAFNOSUPPORT)
+	noProtocol  = errno | verdict(unix.EPROTONOSUPPORT)
+	noSockOpt   = errno | verdict(unix.ENOPROTOOPT)
+	noIoctl     = errno | verdict(unix.ENOTTY)
+	noAttribute = errno | verdict(unix.EOPNOTSUPP)
 )
 
 // A condition is a set of what Options say.
@@ -44,7 +45,6 @@ const (
 	routeNetlink
 	anySocket // one of the three
 	hold
-	holdWrites
 	never // is not met
 
 	everyone condition = 0
@@ -54,7 +54,7 @@ func (c condition) has(all condition) bool { return c&all == all }
 
 // A group is calls that are allowed, or refused, for one reason. A call may be in
 // several groups: the first whose condition is met allows it; if there is none, the
-// last one says how it is refused.
+// last one says how it is refused (to a program, the last that is not for pid 1).
 type group struct {
 	name   string
 	reason string
@@ -138,7 +138,9 @@ func resolve(c condition) ([]ruling, error) {
 			switch {
 			case r.otherwise == allow || r.group != nil: // an earlier group allows it
 			case !c.has(g.when):
-				*r = ruling{otherwise: g.otherwise, source: g}
+				if r.source == nil || c.has(pidOne) || g.when&pidOne == 0 {
+					*r = ruling{otherwise: g.otherwise, source: g}
+				}
 			case g.check.otherwise == 0 && len(g.check.clauses) == 0:
 				*r = ruling{otherwise: allow, source: g}
 			default:

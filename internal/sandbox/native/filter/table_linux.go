@@ -1,6 +1,8 @@
 package filter
 
-// groups is the table. It is a function of nothing and changes by review only.
+const whatLandlockLeaves = "Landlock does not hold back what changes modes, owners, times and attributes: only read-only mounts do"
+
+// groups is the table. Its order counts, see group.
 //
 // What decides between EPERM, ENOSYS and killing: EPERM where a person or a model
 // reads the message of a tool that asked for something it may not do; ENOSYS where
@@ -48,7 +50,7 @@ var groups = []group{
 	{
 		name: "looking at files", reason: "names, metadata and directories, within what mounts and Landlock show",
 		calls: `stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents getdents64
-			statfs fstatfs getcwd chdir fchdir umask`,
+			statfs fstatfs getcwd chdir fchdir`,
 	},
 	{
 		name: "extended attributes", reason: "reading them",
@@ -65,7 +67,7 @@ var groups = []group{
 	{name: "opening", reason: "files, within what mounts and Landlock let through", check: opening(2, 3), calls: "openat"},
 	{
 		name: "opening", reason: "files, within what mounts and Landlock let through",
-		check: check{clauses: []clause{noSetID(1), {when: hold, then: notify}}, text: textMode}, calls: "creat",
+		check: modes(1), calls: "creat",
 	},
 	{
 		name: "opening by structure", reason: "its flags and mode are in memory, where no filter can check them; callers use openat",
@@ -73,30 +75,40 @@ var groups = []group{
 	},
 	{
 		name: "names", reason: "making, removing and renaming, within what mounts, Landlock and the supervisor let through",
-		check: check{clauses: []clause{{when: hold, then: notify}}},
+		check: held,
 		calls: `mkdir mkdirat link linkat symlink symlinkat rename renameat renameat2 unlink unlinkat rmdir`,
 	},
 	{name: "nodes", reason: "files, pipes and sockets by name; never devices", check: nodes(1), calls: "mknod"},
 	{name: "nodes", reason: "files, pipes and sockets by name; never devices", check: nodes(2), calls: "mknodat"},
 	{
 		name: "truncating by name", reason: "within what mounts and Landlock let through",
-		check: check{clauses: []clause{{when: holdWrites, then: notify}}}, calls: "truncate",
+		check: held, calls: "truncate",
+	},
+	{name: "mode of what is made", reason: "the supervisor makes files in the program's place and needs it", check: held, calls: "umask"},
+	{
+		name: "modes", reason: whatLandlockLeaves, when: program | namespaces, otherwise: refused,
+		check: modes(1), calls: "chmod fchmod",
 	},
 	{
-		name: "modes", reason: "Landlock does not hold changes of mode back: only read-only mounts do",
-		when: program | namespaces, otherwise: refused,
-		check: check{clauses: []clause{noSetID(1)}, text: textMode}, calls: "chmod fchmod",
+		name: "modes", reason: whatLandlockLeaves, when: program | namespaces, otherwise: refused,
+		check: modes(2), calls: "fchmodat fchmodat2",
 	},
 	{
-		name: "modes", reason: "Landlock does not hold changes of mode back: only read-only mounts do",
-		when: program | namespaces, otherwise: refused,
-		check: check{clauses: []clause{noSetID(2)}, text: textMode}, calls: "fchmodat fchmodat2",
+		name: "owners and times", reason: whatLandlockLeaves, when: program | namespaces, otherwise: refused,
+		calls: "chown lchown fchown fchownat utime utimes futimesat utimensat",
 	},
 	{
-		name: "metadata", reason: "Landlock does not hold changes of owner, times and attributes back: only read-only mounts do",
-		when: program | namespaces, otherwise: refused,
-		calls: `chown lchown fchown fchownat utime utimes futimesat utimensat
-			setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat`,
+		name: "setting extended attributes", reason: whatLandlockLeaves, when: program | namespaces, otherwise: refused,
+		check: check{clauses: []clause{{when: hold, then: noAttribute}}},
+		calls: `setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat`,
+	},
+	{
+		name: "performing", reason: "pid 1 of the box does what it was asked to, where the rules of held names allow it",
+		when: pidOne, otherwise: refused, check: modes(1), calls: "chmod fchmod",
+	},
+	{
+		name: "performing", reason: "pid 1 of the box does what it was asked to, where the rules of held names allow it",
+		when: pidOne, otherwise: refused, check: modes(2), calls: "fchmodat fchmodat2",
 	},
 	{
 		name: "processes", reason: "starting programs and waiting for them",
@@ -237,7 +249,7 @@ var groups = []group{
 	{
 		name: "other processes", reason: "debuggers and tracers read and change what other processes hold; they are legitimate and not for boxes",
 		when: never, otherwise: refused,
-		calls: "ptrace process_vm_writev kcmp pidfd_getfd process_madvise process_mrelease",
+		calls: "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd process_madvise process_mrelease",
 	},
 	{
 		name: "programs for the kernel", reason: "code and counters that run in the kernel: the way of most exploits",
