@@ -456,9 +456,13 @@ func raw(t *testing.T, w *world, frames ...string) []string {
 	return replies
 }
 
+func helloLine() string {
+	return fmt.Sprintf(`{"id":1,"method":"hello","params":{"version":%d}}`, Version)
+}
+
 // TestProtocol is what a client that is not ours can say.
 func TestProtocol(t *testing.T) {
-	const hello = `{"id":1,"method":"hello","params":{"version":2}}`
+	hello := helloLine()
 	for name, c := range map[string]struct {
 		say  []string
 		last string // is in the last reply
@@ -496,7 +500,7 @@ func TestStall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		for _, f := range []string{`{"id":1,"method":"hello","params":{"version":2}}`, `{"id":2,"method":"status"}`} {
+		for _, f := range []string{helloLine(), `{"id":2,"method":"status"}`} {
 			go func() { _ = ipc.WriteFrame(nc, []byte(f), nil) }() // the other side may hang up
 			synctest.Wait()
 		}
