@@ -1,0 +1,123 @@
+// Package container is the tier whose boxes are containers of Docker or Podman,
+// made and removed through the API socket of the engine, a fresh one for each box.
+//
+// Where the engine runs on the kernel that we run on, our own static binary is
+// mounted into the container as its init. It connects back to us, takes the
+// program's descriptors, arguments and environment over that connection, adds
+// limits and a filter of system calls, and waits until everything was read back
+// from /proc and [sandbox.Spec.Confirm] agreed. Elsewhere (Docker Desktop, a Podman
+// machine) the container is made with the same settings, the streams are attached
+// through the engine, and its word is all there is: the layers are inferred.
+//
+// It pulls no images, builds none, and keeps no container for a second box. It is
+// no broker: who can use the engine's socket is as good as root, so the socket is
+// never mounted into anything.
+//
+// Invariants:
+//
+//	K1  A container belongs to one box and is removed with it. If we die, its init
+//	    sees the connection close and the box dies; [Tier.Sweep] removes the rest.
+//	K2  Where the init is ours, no byte of the program runs before every layer was
+//	    read back and Confirm agreed, and a layer that is not as it should be is an
+//	    error. Nothing is merely missing.
+//	K3  What a path in the container shows is the file that was named: a mount whose
+//	    device and inode differ from those that we opened is an error.
+//	K4  No box runs as root of the machine, as another user of it than the owner of
+//	    what it may write, or with a seccomp filter weaker than the engine's default.
+//	K5  Names that cannot be held are an error, never a note.
+//	K6  What the engine answers is bounded in size and in time.
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"ringfence/internal/sandbox"
+)
+
+// Name is the name of this tier.
+const Name = "container"
+
+// Layers that no other tier has.
+const (
+	LayerReadOnlyRoot = "read-only-root"
+	LayerMounts       = "mounts" // those of the Spec, with the files they name, and no others
+)
+
+// The hidden verbs of [Child].
+const (
+	childVerb = "container-init"
+	stageVerb = "container-stage"
+	tryVerb   = "container-try"
+)
+
+// Set-up has this long, without Confirm.
+const setUpTime = time.Minute
+
+// A Tier makes boxes in containers. Its methods may be called concurrently.
+type Tier struct {
+	o         Options
+	elsewhere bool // take every engine for one on another kernel; for tests
+
+	mu     sync.Mutex
+	engine *engine // nil until one has answered
+}
+
+var _ sandbox.Tier = (*Tier)(nil)
+
+// New returns the tier that o describes. Nothing is connected to yet.
+func New(o Options) *Tier { return &Tier{o: o} }
+
+// Name implements [sandbox.Tier].
+func (*Tier) Name() string { return Name }
+
+// Start implements [sandbox.Tier].
+func (t *Tier) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	b, err := t.start(ctx, s)
+	switch {
+	case err == nil:
+		return b, nil
+	case errors.Is(err, sandbox.ErrNotFound):
+		return nil, fmt.Errorf("starting a container: %w", err)
+	}
+	t.forget()
+	return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+}
+
+func (t *Tier) start(ctx context.Context, s sandbox.Spec) (*box, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if err := t.o.Validate(); err != nil {
+		return nil, err
+	}
+	setUp, cancel := context.WithTimeoutCause(ctx, setUpTime, fmt.Errorf("the engine took longer than %v", setUpTime))
+	defer cancel()
+	e, err := t.connect(setUp)
+	if err != nil {
+		return nil, err
+	}
+	image, err := e.image(setUp, t.o.image())
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlan(s, t.o, e)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	if e.local {
+		return t.startLocal(ctx, setUp, e, s, p, image)
+	}
+	return t.startRemote(ctx, setUp, e, s, p, image)
+}
+
+// forget makes the next box look for its engine again.
+func (t *Tier) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.engine = nil
+}

@@ -1,0 +1,497 @@
+package container
+
+import (
+	"bufio"
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/proc"
+)
+
+// initProgram returns the path of the binary that runs as a container's init.
+func (o Options) initProgram() (string, error) {
+	path := o.Init
+	if path == "" {
+		var err error
+		if path, err = proc.Executable(); err != nil {
+			return "", err
+		}
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("looking at the init %s: %w", path, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return "", fmt.Errorf("%s is not static, and images have no libraries for it; build it without cgo", path)
+		}
+	}
+	return path, nil
+}
+
+// startLocal starts a box whose init is ours.
+func (t *Tier) startLocal(ctx, setUp context.Context, e *engine, s sandbox.Spec, p *plan, image imageAnswer) (_ *box, err error) {
+	program, err := t.o.initProgram()
+	if err != nil {
+		return nil, err
+	}
+	lease, err := t.o.lease()
+	if err != nil {
+		return nil, err
+	}
+	r, err := t.o.meetingPlace()
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	body := p.body(e, image, lease)
+	body.runInit(e, program, r.path)
+	id, err := e.create(setUp, body)
+	if err != nil {
+		return nil, err
+	}
+	b := &box{engine: e, id: id, done: make(chan struct{})}
+	l := &line{}
+	defer func() {
+		if err != nil {
+			l.cut()
+			err = errors.Join(err, e.removeAnyway(ctx, id))
+			l.close()
+		}
+	}()
+	if err := l.connect(setUp, e, id, r); err != nil {
+		return nil, err
+	}
+	ends, err := b.streams(s)
+	if err != nil {
+		return nil, err
+	}
+	defer ends.closeTheirs()
+	defer func() {
+		if err != nil {
+			ends.closeOurs()
+		}
+	}()
+	st, err := l.handOver(setUp, ends, s, p)
+	if err != nil {
+		return nil, err
+	}
+	defer st.conn.Close()
+	j := judge{e: e, p: p, tmpfs: body.HostConfig.Tmpfs}
+	if b.report, err = st.confirm(setUp, &j, digest(t.o.image(), image)); err != nil {
+		return nil, err
+	}
+	l.cgroup = j.cg
+	if s.Confirm != nil {
+		if err := s.Confirm(b.report); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := st.begin(ctx, s.Argv[0]); err != nil {
+		return nil, err
+	}
+	b.life = l
+	go b.live(ctx)
+	go b.watch(ctx, p.wall)
+	return b, nil
+}
+
+// A meetingPlace is the socket at which a container's init meets us, in a directory
+// of ours.
+type meetingPlace struct {
+	dir, path string
+	listener  *ipc.Listener
+}
+
+func (o Options) meetingPlace() (*meetingPlace, error) {
+	dir, err := o.makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("making a place to meet the container: %w", err)
+	}
+	r := &meetingPlace{dir: dir, path: filepath.Join(dir, "s")}
+	if r.listener, err = ipc.Listen(r.path); err == nil {
+		// Any user of the container may connect; of the machine, the directory lets in
+		// none but us.
+		err = os.Chmod(r.path, 0o666)
+	}
+	if err != nil {
+		r.close()
+		return nil, fmt.Errorf("making a place to meet the container: %w", err)
+	}
+	return r, nil
+}
+
+func (r *meetingPlace) close() {
+	if r.listener != nil {
+		_ = r.listener.Close() // what is left of it goes with the directory
+	}
+	_ = os.RemoveAll(r.dir) // else Sweep removes it
+}
+
+// accept waits for one connection, until ctx ends.
+func (r *meetingPlace) accept(ctx context.Context) (*net.UnixConn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = r.listener.Close() })
+	defer stop()
+	c, err := r.listener.Accept()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.ErrUnsupported, c.Close())
+	}
+	return u, nil
+}
+
+// A line is the connection to a container's init.
+type line struct {
+	conn   *net.UnixConn
+	pidfd  int // of the init; its end is that of everything in the container
+	pid    int
+	cgroup cgroup
+
+	once sync.Once
+}
+
+var _ lifeline = (*line)(nil)
+
+// connect starts the container and waits for its init.
+func (l *line) connect(ctx context.Context, e *engine, id string, r *meetingPlace) error {
+	l.pidfd = -1
+	if err := e.startContainer(ctx, id); err != nil {
+		return err
+	}
+	// The init that ends instead of connecting ends our waiting too.
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if status, err := e.wait(waiting, id); err == nil {
+			cancel(fmt.Errorf("the container ended with status %d before its init could be reached", status))
+		}
+	}()
+	c, err := r.accept(waiting)
+	cancel(nil)
+	<-watched
+	if err != nil {
+		return fmt.Errorf("waiting for the container's init: %w", err)
+	}
+	l.conn = c
+	peer, err := ipc.PeerOf(c)
+	if err != nil {
+		return err
+	}
+	a, err := e.inspect(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case peer.PID <= 0 || peer.PID != a.State.Pid:
+		return fmt.Errorf("process %d connected, and the container's first is %d", peer.PID, a.State.Pid)
+	}
+	l.pid = peer.PID
+	if l.pidfd, err = unix.PidfdOpen(l.pid, 0); err != nil {
+		return fmt.Errorf("holding on to the container's init: %w", err)
+	}
+	return nil
+}
+
+// handOver gives the init what the program needs, and the stage its order.
+func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan) (*stage, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("making a channel: %w", err)
+	}
+	defer unix.Close(pair[1])
+	// The kernel then says which process the stage is, in our numbers.
+	if err := unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return nil, errors.Join(err, unix.Close(pair[0]))
+	}
+	conn, err := unixConn(pair[0])
+	if err != nil {
+		return nil, fmt.Errorf("making a channel: %w", err)
+	}
+	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin)})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	fds := []int{int(ends.theirs[0].Fd()), int(ends.theirs[1].Fd()), int(ends.theirs[2].Fd())}
+	for _, f := range s.Files {
+		fds = append(fds, int(f.Fd()))
+	}
+	fds = append(fds, pair[1])
+	lift := bound(ctx, l.conn)
+	_, _, err = l.conn.WriteMsgUnix(h, unix.UnixRights(fds...), nil)
+	lift()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("handing over to the container's init: %w", err), conn.Close())
+	}
+	st := &stage{conn: conn}
+	if err := st.order(ctx, s, p); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return st, nil
+}
+
+func isTerminal(f *os.File) bool {
+	if f == nil {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// await implements [lifeline].
+func (l *line) await() (sandbox.Exit, error) {
+	text, _, err := ipc.ReadFrame(bufio.NewReader(l.conn), maxHandover, 0)
+	if err != nil {
+		return sandbox.Exit{}, fmt.Errorf("listening to the container's init: %w", err)
+	}
+	var e ending
+	if err := json.Unmarshal(text, &e); err != nil {
+		return sandbox.Exit{}, fmt.Errorf("listening to the container's init: %w", err)
+	}
+	if e.Signal != 0 {
+		return sandbox.Exit{Cause: sandbox.CauseSignal, Signal: e.Signal}, nil
+	}
+	return sandbox.Exit{Cause: sandbox.CauseExit, Code: e.Code}, nil
+}
+
+// denials implements [lifeline].
+func (l *line) denials() []sandbox.Denial { return l.cgroup.denials() }
+
+// signal implements [lifeline].
+func (l *line) signal(number int) error {
+	_, err := l.conn.Write([]byte{byte(number)})
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) {
+		return nil // it has ended
+	}
+	return err
+}
+
+// cut implements [lifeline]. The init ends when its connection does, and with it
+// everything in its pid namespace.
+func (l *line) cut() {
+	l.once.Do(func() {
+		if l.conn != nil {
+			l.conn.Close()
+		}
+	})
+}
+
+// goneTime is how long the kernel may take to take a container down.
+const goneTime = 10 * time.Second
+
+// gone implements [lifeline].
+func (l *line) gone() error {
+	defer l.close()
+	fds := []unix.PollFd{{Fd: int32(l.pidfd), Events: unix.POLLIN}}
+	deadline := time.Now().Add(goneTime)
+	for {
+		n, err := unix.Poll(fds, int(max(time.Until(deadline), 0)/time.Millisecond))
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("waiting for process %d: %w", l.pid, err)
+		case n == 0:
+			return fmt.Errorf("process %d of a container still runs after %v", l.pid, goneTime)
+		}
+		return nil
+	}
+}
+
+// close gives back what is left of the line.
+func (l *line) close() {
+	if l.pidfd >= 0 {
+		unix.Close(l.pidfd)
+		l.pidfd = -1
+	}
+}
+
+// A stage is the process that becomes the program, seen from here.
+type stage struct {
+	conn *net.UnixConn
+	read *bufio.Reader
+	pid  int
+}
+
+// order tells the stage what to become, and learns which process it is.
+func (st *stage) order(ctx context.Context, s sandbox.Spec, p *plan) error {
+	lift := bound(ctx, st.conn)
+	defer lift()
+	o := order{Argv: byteWords(s.Argv), Env: byteWords(s.Env), Dir: []byte(p.dir), Limits: p.limits}
+	for _, m := range p.mounts {
+		o.Paths = append(o.Paths, pathOrder{Target: []byte(m.target), Write: !m.readOnly})
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("telling the container what to do: %w", err)
+	}
+	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	_, oobn, _, _, err := st.conn.ReadMsgUnix(first, oob)
+	if err != nil {
+		return fmt.Errorf("hearing from the container: %w", err)
+	}
+	if st.pid, err = senderOf(oob[:oobn]); err != nil {
+		return fmt.Errorf("hearing from the container: %w", err)
+	}
+	if err := ipc.WriteFrame(st.conn, text, nil); err != nil {
+		return fmt.Errorf("telling the container what to do: %w", err)
+	}
+	st.read = bufio.NewReader(st.conn)
+	return nil
+}
+
+func byteWords(words []string) [][]byte {
+	list := make([][]byte, len(words))
+	for i, w := range words {
+		list[i] = []byte(w)
+	}
+	return list
+}
+
+// senderOf returns the process that the kernel says has sent a message.
+func senderOf(oob []byte) (int, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return 0, err
+	}
+	for i := range messages {
+		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil && cred.Pid > 0 {
+			return int(cred.Pid), nil
+		}
+	}
+	return 0, errors.New("the kernel does not say which process it is")
+}
+
+// confirm reads everything back and judges it.
+func (st *stage) confirm(ctx context.Context, j *judge, image string) (sandbox.Report, error) {
+	lift := bound(ctx, st.conn)
+	defer lift()
+	text, _, err := ipc.ReadFrame(st.read, maxAccount, 0)
+	if err != nil {
+		return sandbox.Report{}, fmt.Errorf("hearing what the container is like: %w", err)
+	}
+	var a account
+	if err := json.Unmarshal(text, &a); err != nil {
+		return sandbox.Report{}, fmt.Errorf("hearing what the container is like: %w", err)
+	}
+	if a.Failed != "" {
+		return sandbox.Report{}, errors.New(a.Failed)
+	}
+	if len(a.Paths) != len(j.p.mounts) {
+		return sandbox.Report{}, fmt.Errorf("hearing what the container is like: %d paths, not %d", len(a.Paths), len(j.p.mounts))
+	}
+	j.inside, j.paths = a.Facts, a.Paths
+	outside := readFacts("/proc/" + strconv.Itoa(st.pid))
+	j.cg = cgroupOf(outside.Cgroup)
+	j.outside = outside.orInside(a.Facts)
+	j.ours = readFacts("/proc/self")
+	r, err := j.verdict()
+	r.Image = image
+	return r, err
+}
+
+// begin lets the stage become the program, and waits until it has.
+func (st *stage) begin(ctx context.Context, program string) error {
+	lift := bound(ctx, st.conn)
+	defer lift()
+	if _, err := st.conn.Write([]byte{1}); err != nil {
+		return fmt.Errorf("starting the program: %w", err)
+	}
+	why, err := io.ReadAll(io.LimitReader(st.read, 2))
+	switch {
+	case err != nil:
+		return fmt.Errorf("starting the program: %w", err)
+	case len(why) == 0:
+		return nil
+	case len(why) == 1:
+		return errors.New("starting the program: half an answer")
+	}
+	errno := unix.Errno(uint(why[0])<<8 | uint(why[1]))
+	switch errno {
+	case unix.ENOENT, unix.EACCES, unix.ENOTDIR, unix.ENOEXEC, unix.EISDIR, unix.ELOOP:
+		return fmt.Errorf("%w: %s: %w; it is looked for in the image", sandbox.ErrNotFound, program, errno)
+	}
+	return fmt.Errorf("starting the program %s: %w", program, errno)
+}
+
+// ends are the streams of a box: those of the program, and our ends of them.
+type ends struct {
+	theirs [3]*os.File
+	ours   []*os.File
+	given  [3]bool
+}
+
+// streams connects the three streams of a box.
+func (b *box) streams(s sandbox.Spec) (*ends, error) {
+	b.stdin, b.stdout, b.stderr = closedStream{}, noOutput(), noOutput()
+	e := &ends{}
+	for i, given := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
+		if given != nil {
+			e.theirs[i], e.given[i] = given, true
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err == nil {
+			// Who opens /dev/stdout opens the pipe anew, as the box's user.
+			err = r.Chmod(0o666)
+		}
+		if err != nil {
+			e.closeTheirs()
+			e.closeOurs()
+			return nil, fmt.Errorf("making a pipe: %w", err)
+		}
+		ours := r
+		e.theirs[i] = w
+		if i == 0 {
+			ours, e.theirs[i] = w, r
+		}
+		e.ours = append(e.ours, ours)
+		switch i {
+		case 0:
+			b.stdin = ours
+		case 1:
+			b.stdout = ours
+		case 2:
+			b.stderr = ours
+		}
+	}
+	return e, nil
+}
+
+func (e *ends) closeTheirs() {
+	for i, f := range e.theirs {
+		if f != nil && !e.given[i] {
+			f.Close()
+		}
+	}
+}
+
+func (e *ends) closeOurs() {
+	for _, f := range e.ours {
+		f.Close()
+	}
+}

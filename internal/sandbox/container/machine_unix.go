@@ -1,0 +1,18 @@
+//go:build unix
+
+package container
+
+import (
+	"os"
+	"syscall"
+)
+
+// ownership returns the user and group that fi belongs to, and how many names it
+// has.
+func ownership(fi os.FileInfo) (uid, gid, links uint64) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, 0
+	}
+	return uint64(st.Uid), uint64(st.Gid), uint64(st.Nlink)
+}

@@ -1,0 +1,392 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"ringfence/internal/sandbox"
+)
+
+// A plan is what a Spec comes to in a container of one engine.
+type plan struct {
+	uid, gid uint64 // in the container
+	userns   string // Podman: how users inside map to those outside
+	mounts   []mount
+	memory   int64 // bytes; 0 for no limit
+	cpus     int64 // billionths of a processor
+	pids     int64 // processes and threads of the program; 0 for no limit
+	wall     time.Duration
+	limits   limits
+	dir      string
+}
+
+// A mount shows a file or tree of ours in the container.
+type mount struct {
+	source   string // without symbolic links
+	target   string
+	readOnly bool
+	id       fileID
+	opened   *os.File // keeps the inode from being given out again
+}
+
+// limits are resource limits of each process, soft and hard; 0 sets none.
+type limits struct {
+	CPU          uint64 // seconds
+	AddressSpace uint64
+	Descriptors  uint64
+}
+
+// nobody is whom a box runs as that writes nothing of ours.
+const nobody = 65534
+
+// boxPids is the limit of processes and threads where nothing is said, so that a
+// machine never fills up with them.
+const boxPids = 4096
+
+// maxNested bounds the file systems that are mounted beneath a path.
+const maxNested = 64
+
+func newPlan(s sandbox.Spec, o Options, e *engine) (*plan, error) {
+	p := &plan{dir: s.WorkingDir()}
+	if err := p.checkEngine(s, e); err != nil {
+		return nil, err
+	}
+	p.bounds(s, o)
+	if err := p.paths(s, e); err != nil {
+		p.close()
+		return nil, err
+	}
+	if err := p.chooseUser(e); err != nil {
+		p.close()
+		return nil, err
+	}
+	slices.SortFunc(p.mounts, func(a, b mount) int { return strings.Compare(a.target, b.target) })
+	return p, nil
+}
+
+func (p *plan) close() {
+	for _, m := range p.mounts {
+		m.opened.Close()
+	}
+}
+
+// checkEngine refuses what an engine on another kernel cannot do.
+func (p *plan) checkEngine(s sandbox.Spec, e *engine) error {
+	if e.local {
+		return nil
+	}
+	switch {
+	case len(s.Files) > 0:
+		return fmt.Errorf("%s is on another kernel, and files cannot be handed to a program there", e)
+	case s.Network == sandbox.NetworkPolicy:
+		return fmt.Errorf("%s is on another kernel, and our way out cannot be reached from there", e)
+	}
+	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
+		if f == nil {
+			continue
+		}
+		if fi, err := f.Stat(); err != nil || fi.Mode()&fs.ModeCharDevice != 0 && f.Name() != os.DevNull {
+			return fmt.Errorf("%s is on another kernel, and a terminal cannot be handed to a program there", e)
+		}
+	}
+	return nil
+}
+
+// bounds sets the limits. Those of the operator cap a box for a command or for
+// code; for an agent or a server they stand in for what is not set.
+func (p *plan) bounds(s sandbox.Spec, o Options) {
+	b := s.Bounds()
+	short := s.Profile == "" || s.Profile == sandbox.ProfileCommand || s.Profile == sandbox.ProfileCode
+	most, longest := orElse(o.Memory, DefaultMemory), orElse(o.Timeout, DefaultTimeout)
+	p.memory, p.wall = b.Memory, b.Wall
+	switch {
+	case short && (b.Memory == sandbox.Unlimited || b.Memory > most):
+		p.memory = most
+	case b.Memory == sandbox.Unlimited && s.Limits.Memory == sandbox.Unlimited:
+		p.memory = 0
+	case b.Memory == sandbox.Unlimited:
+		p.memory = most
+	}
+	if short && (b.Wall == sandbox.Unlimited || b.Wall > longest) {
+		p.wall = longest
+	}
+	p.cpus = orElse(o.CPUs, DefaultCPUs)
+	switch {
+	case b.Processes != sandbox.Unlimited:
+		p.pids = int64(b.Processes)
+	case s.Limits.Processes != sandbox.Unlimited:
+		p.pids = boxPids
+	}
+	if b.CPU != sandbox.Unlimited {
+		p.limits.CPU = uint64(math.Ceil(b.CPU.Seconds()))
+	}
+	if b.AddressSpace != sandbox.Unlimited {
+		p.limits.AddressSpace = uint64(b.AddressSpace)
+	}
+	if b.Descriptors != sandbox.Unlimited {
+		p.limits.Descriptors = uint64(b.Descriptors)
+	}
+}
+
+// paths makes the mounts of what the Spec names.
+func (p *plan) paths(s sandbox.Spec, e *engine) error {
+	switch s.Workspace.Mode {
+	case sandbox.ReadOnly:
+		s.ReadOnly = append([]string{s.Workspace.Path}, s.ReadOnly...)
+	case sandbox.ReadWrite:
+		s.ReadWrite = append([]string{s.Workspace.Path}, s.ReadWrite...)
+	case sandbox.NoAccess:
+	}
+	if s.Egress != "" {
+		s.ReadOnly = append(slices.Clone(s.ReadOnly), s.Egress)
+	}
+	if len(s.ReadWrite) > 0 && !s.LaterWritable {
+		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: take it read-only, allow files that run later to be changed, or use the tier native", s.ReadWrite[0])
+	}
+	for _, path := range s.ReadWrite {
+		if err := p.show(path, false); err != nil {
+			return err
+		}
+	}
+	for _, path := range s.ReadOnly {
+		if err := p.show(path, true); err != nil {
+			return err
+		}
+	}
+	if e.local {
+		if err := p.nested(); err != nil {
+			return err
+		}
+	}
+	for _, path := range s.Held {
+		if err := p.hold(path); err != nil {
+			return err
+		}
+	}
+	for _, m := range slices.Clone(p.mounts) {
+		if m.readOnly {
+			if err := p.pin(m.source); err != nil {
+				return err
+			}
+		}
+	}
+	return p.checkNames(e)
+}
+
+// show adds path, with its links resolved, at its own name.
+func (p *plan) show(path string, readOnly bool) error {
+	source, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("making a path visible: %w", err)
+	}
+	return p.add(source, path, readOnly)
+}
+
+// add adds a mount. At one target, the stricter mode wins.
+func (p *plan) add(source, target string, readOnly bool) error {
+	if err := checkTarget(target); err != nil {
+		return err
+	}
+	for i, m := range p.mounts {
+		if m.target == target {
+			if m.source != source {
+				return fmt.Errorf("%s would be both %s and %s", target, m.source, source)
+			}
+			p.mounts[i].readOnly = m.readOnly || readOnly
+			return nil
+		}
+	}
+	f, id, _, err := openFile(source)
+	if err != nil {
+		return fmt.Errorf("making a path visible: %w", err)
+	}
+	p.mounts = append(p.mounts, mount{source: source, target: target, readOnly: readOnly, id: id, opened: f})
+	return nil
+}
+
+// ownDir is where our own files are in a container.
+const ownDir = "/.ringfence"
+
+func checkTarget(target string) error {
+	if !strings.HasPrefix(target, "/") {
+		return fmt.Errorf("%s cannot be a path in a container of Linux; run ringfence inside WSL 2", target)
+	}
+	for _, dir := range []string{"/proc", "/sys", "/dev", ownDir} {
+		if target == dir || isBeneath(target, dir) {
+			return fmt.Errorf("%s: a container has its own %s", target, dir)
+		}
+	}
+	if target == "/" {
+		return errors.New("/: a container has the root of its image")
+	}
+	return nil
+}
+
+// checkNames refuses what an engine would take for something else, and what is
+// writable under two names, of which only one would be held.
+func (p *plan) checkNames(e *engine) error {
+	for _, m := range p.mounts {
+		for _, n := range p.mounts {
+			inside := n.source == m.source || isBeneath(n.source, m.source)
+			if inside && !(m.readOnly && n.readOnly) && n.target != m.target+strings.TrimPrefix(n.source, m.source) {
+				return fmt.Errorf("%s and %s would be two names of the same files, and one of them writable", m.target, n.target)
+			}
+		}
+		if e.kind == RuntimePodman && strings.ContainsAny(m.source+m.target, ":,") {
+			return fmt.Errorf("%s: Podman cannot mount a path with a colon or a comma", m.target)
+		}
+	}
+	return nil
+}
+
+// nested adds the file systems that are mounted beneath what is shown, each in the
+// same mode. Mounts do not come along by themselves: what does is not held
+// read-only by the engines of today.
+func (p *plan) nested() error {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("looking for mounts: %w", err)
+	}
+	defer f.Close()
+	points, err := parseMountinfo(f)
+	if err != nil {
+		return fmt.Errorf("looking for mounts: %w", err)
+	}
+	for _, m := range slices.Clone(p.mounts) {
+		n := 0
+		for _, point := range points {
+			if !isBeneath(point.target, m.source) || p.closer(point.target, m) {
+				continue
+			}
+			if n++; n > maxNested {
+				return fmt.Errorf("%s has more than %d file systems mounted beneath it", m.source, maxNested)
+			}
+			if err := p.add(point.target, m.target+strings.TrimPrefix(point.target, m.source), m.readOnly); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// closer reports whether a mount other than m shows path, from closer by.
+func (p *plan) closer(path string, m mount) bool {
+	return slices.ContainsFunc(p.mounts, func(o mount) bool {
+		return o.target != m.target && isBeneath(o.source, m.source) && (o.source == path || isBeneath(path, o.source))
+	})
+}
+
+// writable returns the innermost writable mount that shows source, if the
+// innermost one that shows it is.
+func (p *plan) writable(source string) (in mount, ok bool) {
+	for _, m := range p.mounts {
+		if (m.source == source || isBeneath(source, m.source)) && len(m.source) >= len(in.source) {
+			in, ok = m, !m.readOnly
+		}
+	}
+	return in, ok
+}
+
+// hold makes a path that exists read-only in what is writable.
+func (p *plan) hold(path string) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.cannotHold(path)
+	}
+	if err != nil {
+		return fmt.Errorf("holding a path: %w", err)
+	}
+	source := filepath.Join(dir, filepath.Base(path))
+	in, ok := p.writable(source)
+	if !ok {
+		return nil // nothing can be changed there
+	}
+	f, _, fi, err := openFile(source)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.cannotHold(path)
+	}
+	if err != nil {
+		return fmt.Errorf("holding a path: %w", err)
+	}
+	f.Close()
+	_, _, links := ownership(fi)
+	switch {
+	case fi.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link, and a container cannot hold the link itself; hold what it points to, or use the tier native", path)
+	case fi.Mode().IsRegular() && links > 1:
+		return fmt.Errorf("%s has %d names, and a container holds only the one; make it a file of its own (cp --remove-destination), or use the tier native", path, links)
+	}
+	return p.add(source, in.target+strings.TrimPrefix(source, in.source), true)
+}
+
+// cannotHold is the error of holding what does not exist (K5): a mount needs
+// something to be mounted on, and making it would leave it on the machine.
+func (p *plan) cannotHold(path string) error {
+	return fmt.Errorf("%s does not exist, and a container cannot keep a name from being made; create it first, or use the tier native", path)
+}
+
+// pin makes every directory from source up to the root of the writable mount
+// around it a mount of its own: a directory that only leads to a mount could be
+// renamed, and the mount would go with it.
+func (p *plan) pin(source string) error {
+	for dir := filepath.Dir(source); ; dir = filepath.Dir(dir) {
+		in, ok := p.writable(dir)
+		if !ok {
+			return nil
+		}
+		if in.source == dir {
+			continue
+		}
+		if err := p.add(dir, in.target+strings.TrimPrefix(dir, in.source), false); err != nil {
+			return err
+		}
+	}
+}
+
+// chooseUser picks whom the box runs as: nobody, or the owner of what it may write.
+func (p *plan) chooseUser(e *engine) error {
+	p.uid, p.gid = nobody, nobody
+	for _, m := range p.mounts {
+		if m.readOnly {
+			continue
+		}
+		fi, err := os.Stat(m.source)
+		if err != nil {
+			return fmt.Errorf("asking whose a path is: %w", err)
+		}
+		uid, gid, _ := ownership(fi)
+		if fi.Mode().Perm()&0o002 != 0 {
+			continue // anybody may write there
+		}
+		return p.become(m, uid, gid, e)
+	}
+	return nil
+}
+
+func (p *plan) become(m mount, uid, gid uint64, e *engine) error {
+	switch {
+	case uid == 0:
+		return fmt.Errorf("%s belongs to root, and no container runs as root; give it to a user (sudo chown -R USER %s), take it read-only, or use the tier native", m.source, m.source)
+	case e.remapped:
+		return fmt.Errorf("%s maps the users of containers to others, who cannot write to %s; take it read-only, or use the tier native", e, m.source)
+	case e.rootless && uid != uint64(os.Getuid()):
+		return fmt.Errorf("%s belongs to user %d, and a rootless engine's containers can write only what is ours", m.source, uid)
+	case e.rootless && e.kind == RuntimeDocker:
+		p.uid, p.gid = 0, 0 // who is we, outside
+		return nil
+	case e.rootless:
+		p.userns = "keep-id"
+	}
+	p.uid, p.gid = uid, gid
+	if gid == 0 {
+		p.gid = nobody
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package container
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"ringfence/internal/sandbox"
+)
+
+// startRemote starts a box on an engine whose kernel is not ours. Nothing can be
+// read back from there, so the engine's own word is confirmed before the start, and
+// the layers are inferred.
+func (t *Tier) startRemote(ctx, setUp context.Context, e *engine, s sandbox.Spec, p *plan, image imageAnswer) (_ *box, err error) {
+	lease, err := t.o.lease()
+	if err != nil {
+		return nil, err
+	}
+	body := p.body(e, image, lease)
+	body.runProgram(e, s, p)
+	id, err := e.create(setUp, body)
+	if err != nil {
+		return nil, err
+	}
+	a := &attachment{engine: e, id: id}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.removeAnyway(ctx, id))
+			a.cut()
+		}
+	}()
+	report, err := e.hearsay(setUp, id, body)
+	if err != nil {
+		return nil, err
+	}
+	report.Image = digest(t.o.image(), image)
+	there, err := e.hasFile(setUp, id, s.Argv[0])
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, fmt.Errorf("%w: %s is not in the image", sandbox.ErrNotFound, s.Argv[0])
+	}
+	if s.Confirm != nil {
+		if err := s.Confirm(report); err != nil {
+			return nil, err
+		}
+	}
+	starting, cancel := context.WithTimeoutCause(ctx, callTime, fmt.Errorf("the engine took longer than %v", callTime))
+	defer cancel()
+	if a.conn, err = e.attach(starting, id); err != nil {
+		return nil, err
+	}
+	if err := e.startContainer(starting, id); err != nil {
+		return nil, err
+	}
+	b := &box{engine: e, id: id, life: a, report: report, done: make(chan struct{})}
+	a.connect(b, s)
+	go b.live(ctx)
+	go b.watch(ctx, p.wall)
+	return b, nil
+}
+
+// hearsay compares what the engine says that it will do with what it was asked for.
+func (e *engine) hearsay(ctx context.Context, id string, body createBody) (sandbox.Report, error) {
+	a, err := e.inspect(ctx, id)
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	r := sandbox.Report{Tier: Name, Evidence: map[string]string{sandbox.LayerContainer: e.evidence()}}
+	got, want := a.HostConfig, body.HostConfig
+	pids := func(p *int64) int64 {
+		if p == nil {
+			return 0
+		}
+		return *p
+	}
+	var wrong []string
+	for _, c := range []struct {
+		layer string
+		same  bool
+		said  string
+	}{
+		{sandbox.LayerContainer, !got.Privileged && a.Config.User == body.User, "not privileged"},
+		{sandbox.LayerNetworkNamespace, got.NetworkMode == "none", "NetworkMode: none"},
+		{sandbox.LayerIPCNamespace, got.IpcMode != "host", "IpcMode: " + got.IpcMode},
+		{LayerReadOnlyRoot, got.ReadonlyRootfs, "ReadonlyRootfs: true"},
+		{sandbox.LayerNoNewPrivileges, slices.Contains(got.SecurityOpt, "no-new-privileges"), "SecurityOpt: no-new-privileges"},
+		{sandbox.LayerSeccomp, !slices.ContainsFunc(got.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "seccomp") }), "the engine's default profile"},
+		// Podman lists what it drops.
+		{sandbox.LayerNoCapabilities, slices.Contains(got.CapDrop, "ALL") || e.kind == RuntimePodman && len(got.CapDrop) > 0, "CapDrop: " + strings.Join(got.CapDrop, ",")},
+		{sandbox.LayerUnprivileged, a.Config.User == body.User, "User: " + a.Config.User},
+		{sandbox.LayerCgroup, got.Memory == want.Memory && pids(got.PidsLimit) == pids(want.PidsLimit), fmt.Sprintf("Memory: %d, PidsLimit: %d", got.Memory, pids(got.PidsLimit))},
+	} {
+		if !c.same {
+			wrong = append(wrong, c.layer)
+			continue
+		}
+		if c.layer != sandbox.LayerContainer {
+			r.Evidence[c.layer] = c.said
+		}
+		r.Inferred = append(r.Inferred, c.layer)
+	}
+	if len(wrong) > 0 {
+		return sandbox.Report{}, fmt.Errorf("%s made a container that is not as it was asked for: %s", e, strings.Join(wrong, ", "))
+	}
+	return r, nil
+}
+
+// An attachment is a container's streams, as the engine passes them on.
+type attachment struct {
+	engine *engine
+	id     string
+	conn   conn
+	pumps  sync.WaitGroup
+
+	cutting sync.Once
+}
+
+var _ lifeline = (*attachment)(nil)
+
+// connect gives b its streams. What the program writes is taken from the engine
+// as it is read here, never kept.
+func (a *attachment) connect(b *box, s sandbox.Spec) {
+	var out, errs io.WriteCloser
+	b.stdin, b.stdout, b.stderr = closedStream{}, noOutput(), noOutput()
+	if s.Stdin != nil {
+		// Not waited for: it may be in a read that only its owner can end.
+		go func() {
+			_, _ = io.Copy(a.conn, s.Stdin) // the program may not want it
+			_ = a.conn.CloseWrite()
+		}()
+	} else {
+		b.stdin = input{a.conn}
+	}
+	b.stdout, out = output(s.Stdout, b.stdout)
+	b.stderr, errs = output(s.Stderr, b.stderr)
+	a.pumps.Go(func() {
+		err := demultiplex(a.conn, out, errs)
+		if errors.Is(err, os.ErrClosed) {
+			err = nil
+		}
+		closeWith(out, err)
+		closeWith(errs, err)
+	})
+}
+
+// output returns where the program's output is read and written.
+func output(given *os.File, none io.Reader) (io.Reader, io.WriteCloser) {
+	if given != nil {
+		return none, keepOpen{given}
+	}
+	return io.Pipe()
+}
+
+func closeWith(w io.WriteCloser, err error) {
+	if p, ok := w.(*io.PipeWriter); ok {
+		p.CloseWithError(err) // nil is io.EOF
+	}
+}
+
+// keepOpen is a file that its owner closes.
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }
+
+// input is the program's standard input. Closing it ends the stream, not the
+// connection.
+type input struct{ c conn }
+
+func (i input) Write(p []byte) (int, error) { return i.c.Write(p) }
+func (i input) Close() error                { return i.c.CloseWrite() }
+
+// Streams of an attached container: the first byte of each frame's head, whose last
+// four are its length, big-endian
+// (https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach).
+const (
+	streamOut  = 1
+	streamErr  = 2
+	streamHead = 8
+)
+
+var errStream = errors.New("the engine sends a stream that is none of the program's")
+
+// demultiplex copies frames to where they belong, without keeping any, until r
+// ends between two frames.
+func demultiplex(r io.Reader, out, errs io.Writer) error {
+	var head [streamHead]byte
+	for {
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("reading what the program wrote: %w", err)
+		}
+		var w io.Writer
+		switch head[0] {
+		case streamOut:
+			w = out
+		case streamErr:
+			w = errs
+		default:
+			return errStream
+		}
+		if head[1] != 0 || head[2] != 0 || head[3] != 0 {
+			return errStream
+		}
+		n := int64(binary.BigEndian.Uint32(head[4:]))
+		if _, err := io.CopyN(w, r, n); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("reading what the program wrote: %w", err)
+		}
+	}
+}
+
+// await implements [lifeline].
+func (a *attachment) await() (sandbox.Exit, error) {
+	status, err := a.engine.wait(context.Background(), a.id)
+	if err != nil {
+		return sandbox.Exit{}, err
+	}
+	// The engine tells only a number; its init makes 128+n of signal n.
+	return sandbox.Exit{Cause: sandbox.CauseExit, Code: status}, nil
+}
+
+// denials implements [lifeline].
+func (a *attachment) denials() []sandbox.Denial {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	if c, err := a.engine.inspect(ctx, a.id); err == nil && c.State.OOMKilled {
+		return []sandbox.Denial{memoryDenial(1)}
+	}
+	return nil
+}
+
+// signal implements [lifeline].
+func (a *attachment) signal(number int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	return a.engine.signal(ctx, a.id, number)
+}
+
+// cut implements [lifeline].
+func (a *attachment) cut() {
+	a.cutting.Do(func() { _ = a.signal(sigKill) }) // the removal that follows kills as well, and reports
+}
+
+const sigKill = 9
+
+// gone implements [lifeline]. The removal has waited for the container.
+func (a *attachment) gone() error { return nil }
