@@ -93,15 +93,12 @@ func (c condition) needs() []string {
 
 // fate is v in one word.
 func (v verdict) fate() string {
-	switch v {
-	case allow:
-		return "allowed"
-	case notify:
-		return "handed over"
-	case kill:
-		return "killed"
-	case noAttribute:
-		return "EOPNOTSUPP" // ErrnoName has the other name of this number
+	words := map[verdict]string{
+		allow: "allowed", notify: "handed over", kill: "killed",
+		noAttribute: "EOPNOTSUPP", // ErrnoName has the other name of this number
+	}
+	if w, ok := words[v]; ok {
+		return w
 	}
 	return unix.ErrnoName(unix.Errno(v &^ errno))
 }

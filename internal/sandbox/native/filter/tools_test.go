@@ -30,7 +30,7 @@ func TestTools(t *testing.T) {
 			if !ok {
 				t.Fatal("the first line does not say what the case needs")
 			}
-			for _, tool := range strings.Fields(tools) {
+			for tool := range strings.FieldsSeq(tools) {
 				if _, err := exec.LookPath(tool); err != nil {
 					need(t, tool)
 				}
@@ -48,6 +48,7 @@ func TestTools(t *testing.T) {
 			}
 			cmd := self(t, markRun, options, "sh", "-ec", files["run"])
 			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "HOME="+dir, "GOCACHE="+goCache(t))
 			var complaints strings.Builder
 			cmd.Stderr = &complaints
 			out, err := cmd.Output()
@@ -56,4 +57,17 @@ func TestTools(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goCache is where compiled packages are kept, which is below HOME otherwise.
+func goCache(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("GOCACHE"); dir != "" {
+		return dir
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "go-build")
 }

@@ -90,7 +90,7 @@ func parseOptions(t *testing.T, words string) Options {
 		"agent": &o.Agent, "namespaces": &o.Namespaces, "unix": &o.Unix, "inet": &o.Inet, "netlink": &o.RouteNetlink,
 		"hold": &o.Hold, "init": &o.Init,
 	}
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		if w == "-" {
 			continue
 		}
