@@ -23,11 +23,11 @@ func (b *builder) think() error {
 		failAt: b.fault.at, plain: b.plain, argv: s.Argv, env: s.Env, dir: s.WorkingDir(), hostname: hostname,
 		uid: -1, gid: -1, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),
 	}
-	if b.ids.outer >= 0 {
+	if b.become {
 		p.uid, p.gid = b.ids.uid, b.ids.gid
 	}
 	if s.Stdin != nil {
-		_, err := unix.IoctlGetTermios(b.fds[0], unix.TCGETS)
+		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
 		p.terminal = err == nil
 	}
 	v, err := newView(s, personOf(s, b.ids.uid, b.ids.gid))

@@ -18,7 +18,6 @@ type tree struct {
 	made   map[string]bool // directories that are there
 	empty  [2]int          // a file and a directory without names, for what is hidden
 	canary int             // a file without a name that no rule grants, O_PATH
-	user   bool            // ids of the machine's groups are not known here
 }
 
 const (
@@ -73,13 +72,13 @@ func restrict(mount int, attr unix.MountAttr) error {
 
 // newTree makes an empty root and puts it in the place of the present one, which
 // stays reachable for this process until pivot.
-func newTree(mounts []int, user bool) (*tree, error) {
+func newTree(mounts []int) (*tree, error) {
 	root, err := newFS("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV,
 		"mode", "0755", "size", fmt.Sprint(rootSize), "nr_inodes", fmt.Sprint(rootInodes))
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{root: root, mounts: mounts, made: map[string]bool{"/": true}, user: user}
+	t := &tree{root: root, mounts: mounts, made: map[string]bool{"/": true}}
 	if err := unix.MoveMount(root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return nil, err
 	}
@@ -180,11 +179,7 @@ func (t *tree) mount(n node) (int, error) {
 	case kindProc:
 		return newFS("proc", private|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, "hidepid", "invisible")
 	case kindPts:
-		options := []string{"ptmxmode", "0666", "mode", "0620"}
-		if !t.user {
-			options = append(options, "gid", "5")
-		}
-		return newFS("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, options...)
+		return newFS("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode", "0666", "mode", "0600")
 	default:
 		return t.bind(n)
 	}

@@ -14,7 +14,9 @@ type plan struct {
 	hostname  string
 	uid, gid  int  // what the stage becomes, in its user namespace; -1 to stay as it is
 	terminal  bool // standard input becomes the controlling terminal
-	files     int  // how many of the descriptors are the program's: 0, 1, 2, …
+	// How many descriptors come with the plan: the program's (0, 1, 2, …), then
+	// mounts, then the "tasks" of control groups.
+	files, mounts, groups int
 
 	nodes   []node
 	grants  []grant
@@ -88,6 +90,8 @@ func (p *plan) visit(c *coder) {
 	c.integer(&p.gid)
 	c.flag(&p.terminal)
 	c.integer(&p.files)
+	c.integer(&p.mounts)
+	c.integer(&p.groups)
 	list(c, &p.nodes, func(n *node) { n.visit(c) })
 	list(c, &p.grants, func(g *grant) { g.visit(c) })
 	c.integer(&p.minABI)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,32 +28,26 @@ var limitNames = map[int]string{
 	unix.RLIMIT_NOFILE: "Max open files", unix.RLIMIT_NPROC: "Max processes",
 }
 
-// readBack looks at the program's process, which is confined and waits, and at pid 1.
-// What was asked for and is not there is an error: the kernel did something else than
-// it said.
+// readBack judges what the kernel says of the program's process, which is confined and
+// waits, and of pid 1. What was asked for and is not there is an error: the kernel did
+// something else than it said.
 func (b *builder) readBack() error {
-	f, err := readback.ReadPidfd(b.box.program)
-	if err != nil {
-		return err
-	}
-	own, err := readback.Read(b.box.stage.Pid)
-	if err != nil {
-		return err
-	}
-	ours, err := readback.Read(os.Getpid())
-	if err != nil {
-		return err
-	}
 	r := &reporter{r: sandbox.Report{Tier: TierName, Evidence: map[string]string{}}}
 	if !b.plain {
-		r.namespaces(f, ours)
+		r.namespaces(b.facts, b.ours)
 	}
 	r.landlock(b.setup)
-	r.process(f)
-	r.limits(f, b.plan.limits)
-	r.group(b.box.leaf)
-	if own.Seccomp != readback.SeccompFilter || !own.NoNewPrivs {
-		r.lacks(sandbox.LayerSeccomp, "pid 1 of the box has no filter")
+	r.process(b.facts)
+	r.limits(b.facts, b.plan.limits)
+	r.group(b.box.leaf, b.facts)
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.box.stage.Pid))
+	if err != nil {
+		return err
+	}
+	for _, line := range []string{"\nSeccomp:\t2\n", "\nNoNewPrivs:\t1\n"} {
+		if !strings.Contains(string(own), line) {
+			r.lacks(sandbox.LayerSeccomp, "pid 1 of the box does not say "+strings.TrimSpace(line))
+		}
 	}
 	b.box.report = r.r
 	return errors.Join(r.wrong...)
@@ -157,7 +152,13 @@ func (r *reporter) limits(f readback.Facts, want []limit) {
 }
 
 // group says what the control group limits, and what it could not.
-func (r *reporter) group(leaf *cgroup.Leaf) {
+func (r *reporter) group(leaf *cgroup.Leaf, f readback.Facts) {
+	for _, dir := range leaf.Dirs() {
+		in := func(c readback.Cgroup) bool { return filepath.Base(c.Path) == filepath.Base(dir) }
+		if f.Hidden["cgroups"] == nil && !slices.ContainsFunc(f.Cgroups, in) {
+			r.lacks(sandbox.LayerCgroup, "the program is not in "+dir)
+		}
+	}
 	if held := leaf.Enforced(); len(held) > 0 {
 		r.has(sandbox.LayerCgroup, strings.Join(held, ","), strings.Join(leaf.Dirs(), " "))
 	}

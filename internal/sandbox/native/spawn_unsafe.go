@@ -16,6 +16,8 @@ import (
 const (
 	childSession = iota + 1
 	childDeath
+	childGroup
+	childGroupSpace
 	childDescriptors
 	childTerminal
 	childDirectory
@@ -44,8 +46,10 @@ type spawn struct {
 	report    int32   // where outcomes go
 	gate      int32   // what it waits at
 	terminal  bool
-	death     bool // dies with the thread that forks it
-	bounding  bool // the bounding set can be emptied
+	death     bool    // dies with the thread that forks it
+	space     bool    // gets a cgroup namespace of its own
+	groups    []int32 // "tasks" of control groups to join
+	bounding  bool    // the bounding set can be emptied
 	limits    []limit
 	ruleset   int32
 	flags     uint32 // of the ruleset
@@ -188,6 +192,9 @@ func (s *spawn) surroundings() (step, errno int32) {
 			return childDeath, int32(e)
 		}
 	}
+	if step, errno = s.join(); step != 0 {
+		return step, errno
+	}
 	if s.failAt == childDescriptors {
 		return childDescriptors, 0
 	}
@@ -219,6 +226,33 @@ func (s *spawn) surroundings() (step, errno int32) {
 		}
 		if _, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(s.limits[i].resource), uintptr(unsafe.Pointer(&s.rlimits[i])), 0, 0, 0); e != 0 {
 			return childLimits + int32(i), int32(e)
+		}
+	}
+	return 0, 0
+}
+
+// join moves the process, which is one thread, into its control groups, and lets it
+// see nothing above them.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (s *spawn) join() (step, errno int32) {
+	if s.failAt == childGroup {
+		return childGroup, 0
+	}
+	self := [2]byte{'0', '\n'}
+	for i := 0; i < len(s.groups); i++ {
+		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(s.groups[i]), uintptr(unsafe.Pointer(&self)), 2); e != 0 {
+			return childGroup, int32(e)
+		}
+	}
+	if s.failAt == childGroupSpace {
+		return childGroupSpace, 0
+	}
+	if s.space {
+		if _, _, e := syscall.RawSyscall(unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP, 0, 0); e != 0 {
+			return childGroupSpace, int32(e)
 		}
 	}
 	return 0, 0

@@ -120,8 +120,8 @@ func (s *stage) sayFailure() error {
 // comes last; a parent that died before shows at the wire.
 func (s *stage) becomeStage() error {
 	p := s.plan
-	if p.files < 3 || p.files > len(s.fds) || p.files > firstFD {
-		return fmt.Errorf("%d descriptors for the program, %d in all", p.files, len(s.fds))
+	if p.files < 3 || p.files > firstFD || p.mounts < 0 || p.groups < 0 || p.files+p.mounts+p.groups != len(s.fds) {
+		return fmt.Errorf("%d, %d and %d descriptors, but %d came", p.files, p.mounts, p.groups, len(s.fds))
 	}
 	unix.Umask(0)
 	unix.CloseOnExec(wireFD)
@@ -145,7 +145,7 @@ func (s *stage) buildRoot() {
 	p := s.plan
 	s.do("propagation", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") })
 	s.do("mount root", func() (err error) {
-		s.tree, err = newTree(s.fds[p.files:], p.uid < 0)
+		s.tree, err = newTree(s.fds[p.files : p.files+p.mounts])
 		return
 	})
 	for _, n := range p.nodes {
@@ -162,7 +162,6 @@ func (s *stage) buildRoot() {
 
 // isolate sets up what the other namespaces are about.
 func (s *stage) isolate() {
-	s.do("cgroup namespace", func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) })
 	s.do("host name", func() error { return unix.Sethostname([]byte(s.plan.hostname)) })
 	s.do("loopback", loopback)
 }
@@ -189,7 +188,7 @@ func (s *stage) prepare() {
 	s.do("landlock of pid 1", func() error { return s.ownRules.RestrictAll() })
 	s.do("program", func() error {
 		s.spawn = &spawn{
-			terminal: p.terminal, death: p.plain, bounding: !p.plain || haveCapability(unix.CAP_SETPCAP),
+			terminal: p.terminal, death: p.plain, space: !p.plain, bounding: !p.plain || haveCapability(unix.CAP_SETPCAP),
 			limits: p.limits, flags: s.rules.Flags(), failAt: childStep(p),
 		}
 		if p.hold.on {
@@ -286,6 +285,9 @@ func (s *stage) descriptors() error {
 		s.fds[i] = int(n)
 		sp.files = append(sp.files, n)
 	}
+	for _, fd := range s.fds[s.plan.files+s.plan.mounts:] {
+		sp.groups = append(sp.groups, int32(fd))
+	}
 	var report, gate [2]int
 	if err := errors.Join(unix.Pipe2(report[:], unix.O_CLOEXEC), unix.Pipe2(gate[:], unix.O_CLOEXEC)); err != nil {
 		return err
@@ -323,6 +325,7 @@ func (s *stage) forkProgram() {
 		unix.Close(int(s.spawn.report))
 		unix.Close(int(s.spawn.gate))
 		closeFDs(s.fds[:s.plan.files])
+		closeFDs(s.fds[s.plan.files+s.plan.mounts:])
 		return nil
 	})
 	if s.fail != nil {

@@ -4,6 +4,8 @@ package native
 var childNames = map[int32]string{
 	childSession:      "session",
 	childDeath:        "death signal",
+	childGroup:        "control group of the program",
+	childGroupSpace:   "cgroup namespace",
 	childDescriptors:  "descriptors",
 	childTerminal:     "terminal",
 	childDirectory:    "working directory",

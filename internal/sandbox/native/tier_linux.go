@@ -15,6 +15,7 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/cgroup"
+	"ringfence/internal/sandbox/native/readback"
 	"ringfence/internal/sys/proc"
 )
 
@@ -51,7 +52,7 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 }
 
 // A builder builds one box, from the caller's side. Its steps and those of the stage
-// run at the same time up to the plan.
+// run at the same time, until the plan is sent.
 type builder struct {
 	spec    sandbox.Spec
 	fault   fault
@@ -60,11 +61,14 @@ type builder struct {
 
 	box    *box
 	ids    ids
+	become bool // the stage takes the ids of the box itself
 	plan   *plan
 	fds    []int
-	mounts []int // descriptors of ours among fds
+	own    []int // descriptors of ours among fds
 	wire   *wire
 	theirs []*os.File // ends of pipes that go to the box
+	ours   readback.Facts
+	facts  readback.Facts // of the program's process
 	setup  setup
 	steps  []string
 	fail   error
@@ -96,18 +100,23 @@ func (b *builder) build(ctx context.Context) error {
 	b.do("context", func() error { return context.Cause(setup) })
 	b.do("descriptors of ours", proc.SealDescriptors)
 	b.do("user ids", b.takeIDs)
+	b.do("control group", func() error { return b.makeGroup(setup) })
 	b.do("streams", b.streams)
+	thought := make(chan error, 1)
+	go func() { thought <- b.think() }()
 	b.do("stage", b.startStage)
+	err := <-thought
 	if b.box.stage == nil {
 		b.undo()
 		return b.fail
 	}
 	stop := context.AfterFunc(setup, b.box.end)
-	b.do("file tree", b.think)
-	b.do("control group", func() error { return b.joinGroup(setup) })
+	b.do("plan", func() error { return err })
 	b.do("id-mapped mounts", b.mountOutside)
-	b.do("send plan", func() error { return b.wire.sendPlan(b.plan, b.fds) })
+	b.do("joining the control group", b.openGroup)
+	b.do("sending the plan", func() error { return b.wire.sendPlan(b.plan, b.fds) })
 	b.release()
+	b.do("looking at ourselves", func() (err error) { b.ours, err = readback.Read(os.Getpid()); return })
 	b.do("set-up", b.awaitReady)
 	b.do("read back", b.readBack)
 	if !stop() && b.fail == nil {
@@ -129,21 +138,30 @@ func (b *builder) build(ctx context.Context) error {
 // takeIDs chooses who the box runs as: root of the machine is somebody else in it,
 // anybody else is himself.
 func (b *builder) takeIDs() (err error) {
-	b.ids = ownIDs()
-	if b.plain || !machineRoot() {
-		return nil
-	}
-	uid, gid := 0, 0
-	// A tree that belongs to somebody is only of use to him.
-	if w := b.spec.Workspace; w.Mode != sandbox.NoAccess {
-		var st unix.Stat_t
-		if err := unix.Stat(w.Path, &st); err != nil {
-			return fmt.Errorf("workspace %s: %w", w.Path, err)
+	b.box.ids = ownIDs()
+	if !b.plain && machineRoot() {
+		uid, gid := 0, 0
+		// A tree that belongs to somebody is only of use to him.
+		if w := b.spec.Workspace; w.Mode != sandbox.NoAccess {
+			var st unix.Stat_t
+			if err := unix.Stat(w.Path, &st); err != nil {
+				return fmt.Errorf("workspace %s: %w", w.Path, err)
+			}
+			uid, gid = int(st.Uid), int(st.Gid)
 		}
-		uid, gid = int(st.Uid), int(st.Gid)
+		if b.box.ids, err = takeBlock(uid, gid); err != nil {
+			return err
+		}
+		// The stage executes our program as the user that it becomes. If that one may
+		// not, it becomes so later, which takes longer.
+		var st unix.Stat_t
+		if err := unix.Stat(self, &st); err != nil {
+			return err
+		}
+		b.become = st.Mode&0o001 == 0
 	}
-	b.ids, err = takeBlock(uid, gid)
-	return err
+	b.ids = b.box.ids
+	return nil
 }
 
 // streams makes the pipes of the three streams, where the Spec has no file for them.
@@ -208,17 +226,24 @@ func (b *builder) startStage() error {
 }
 
 func (b *builder) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if fd := b.box.leaf.FD(); fd >= 0 {
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+	}
 	if b.plain {
-		return &syscall.SysProcAttr{Setsid: true}
+		return attr
 	}
-	uids, gids := b.ids.maps()
-	return &syscall.SysProcAttr{
-		Setsid: true,
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		UidMappings: uids, GidMappings: gids, GidMappingsEnableSetgroups: b.ids.outer >= 0,
-		AmbientCaps: stageCaps,
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	attr.UidMappings, attr.GidMappings = b.ids.maps()
+	attr.AmbientCaps = stageCaps
+	if b.ids.outer >= 0 {
+		attr.GidMappingsEnableSetgroups = true
+		if !b.become {
+			attr.Credential = &syscall.Credential{Uid: uint32(b.ids.uid), Gid: uint32(b.ids.gid)}
+		}
 	}
+	return attr
 }
 
 // noNamespaces reports whether err is how the kernel refuses namespaces: switched off
@@ -232,9 +257,9 @@ func noNamespaces(err error) bool {
 	return false
 }
 
-// joinGroup makes the control group of the box and puts the stage there, before it
-// does anything.
-func (b *builder) joinGroup(ctx context.Context) error {
+// makeGroup makes the control group of the box. It may hold less than the Spec wants:
+// the report says what.
+func (b *builder) makeGroup(ctx context.Context) error {
 	bounds := b.spec.Bounds()
 	limits := cgroup.Limits{Memory: bounds.Memory, Processes: int64(bounds.Processes)}
 	if limits.Processes > 0 {
@@ -244,10 +269,28 @@ func (b *builder) joinGroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.box.leaf, err = cgroup.Make(ctx, name, limits); err != nil {
-		return err
+	b.box.leaf, err = cgroup.Make(ctx, name, limits)
+	return err
+}
+
+// openGroup opens where the program's process joins the groups of version 1. It does
+// so by itself, as the only thread of its process: moving another process waits for
+// all processors, some 10 ms (kernel/cgroup/cgroup.c, cgroup_procs_write_start). The
+// group of version 2 it is born in.
+func (b *builder) openGroup() error {
+	for _, dir := range b.box.leaf.Dirs() {
+		fd, err := unix.Open(dir+"/tasks", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s/tasks: %w", dir, err)
+		}
+		b.own = append(b.own, fd)
+		b.fds = append(b.fds, fd)
+		b.plan.groups++
 	}
-	return b.box.leaf.Add(b.box.stage.Pid)
+	return nil
 }
 
 // mountOutside makes the mounts that the stage cannot make: those whose files must
@@ -270,10 +313,11 @@ func (b *builder) mountOutside() error {
 		if err != nil {
 			return err
 		}
-		b.mounts = append(b.mounts, fd)
-		n.fd = len(b.mounts)
+		b.own = append(b.own, fd)
+		b.fds = append(b.fds, fd)
+		b.plan.mounts++
+		n.fd = b.plan.mounts
 	}
-	b.fds = append(b.fds, b.mounts...)
 	return nil
 }
 
@@ -305,8 +349,8 @@ func (b *builder) release() {
 	for _, f := range b.theirs {
 		f.Close()
 	}
-	closeFDs(b.mounts)
-	b.theirs, b.mounts = nil, nil
+	closeFDs(b.own)
+	b.theirs, b.own = nil, nil
 	runtime.KeepAlive(b.spec.Files)
 }
 
@@ -322,6 +366,10 @@ func (b *builder) awaitReady() error {
 			return stageFailure(fr.payload, b.spec)
 		case fr.kind == frameChild && len(fr.fds) == 1 && b.box.program < 0:
 			b.box.program = fr.fds[0]
+			// It is confined; while it is looked at, pid 1 confines itself.
+			if b.facts, err = readback.ReadPidfd(b.box.program); err != nil {
+				return err
+			}
 		case fr.kind == frameReady && b.box.program >= 0:
 			b.wire.plain = true
 			return decode(fr.payload, &b.setup)
@@ -405,14 +453,12 @@ func (b *builder) undo() {
 	if b.wire != nil {
 		b.wire.close()
 	}
-	b.box.ids = b.ids
 	b.box.giveBack()
 }
 
 // abandon ends a box that was not built, and waits until nothing of it is left.
 func (b *builder) abandon() {
 	b.release()
-	b.box.ids = b.ids
 	b.box.end()
 	<-b.box.reaped
 	b.wire.close()

@@ -41,12 +41,11 @@ var etc = []string{
 // devices are the device nodes that every box has.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// hidden are files of /proc that tell of the machine and not of the box, or act on it.
+// hidden are files of /proc that all may read, and that tell of the machine what only
+// helps to attack it, or of what others do on it.
 var hidden = []string{
-	"acpi", "asound", "bus", "config.gz", "dynamic_debug", "fs", "iomem", "ioports", "irq", "interrupts", "kallsyms",
-	"kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "modules", "mtrr",
-	"pressure", "sched_debug", "schedstat", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats",
-	"vmallocinfo", "zoneinfo", "driver", "diskstats", "partitions", "swaps", "buddyinfo", "pagetypeinfo", "net/nfsfs",
+	"acpi", "asound", "bus", "fs", "interrupts", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg",
+	"latency_stats", "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
 }
 
 // The sizes of what is private to a box and held in memory. Memory limits of the box
@@ -244,10 +243,17 @@ func (v *view) addHost(path string) {
 	switch {
 	case fi.Mode()&fs.ModeSymlink != 0:
 		v.link(path, mustReadlink(path))
+	case fi.Mode().IsRegular() && fi.Size() <= maxCopied:
+		// Small files are copied: it is quicker than a mount, and a box has fewer of them.
+		if b, err := os.ReadFile(path); err == nil && len(b) <= maxCopied {
+			v.nodes[path] = node{path: path, kind: kindFile, source: string(b), mode: 0o444}
+		}
 	case fi.IsDir() || fi.Mode().IsRegular():
 		v.nodes[path] = node{path: path, kind: kindBind, source: path, dir: fi.IsDir()}
 	}
 }
+
+const maxCopied = 128 << 10 // bytes
 
 // addPrivate adds what belongs to the box alone.
 func (v *view) addPrivate(who person) {
