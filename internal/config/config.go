@@ -83,6 +83,17 @@ type Setting struct {
 // Provenance is every setting in a fixed order.
 type Provenance []Setting
 
+// Of says where the value of key came from, for people: "default", or
+// "/home/u/.ringfence/config.json:3:12", or the variable.
+func (p Provenance) Of(key string) string {
+	for _, s := range p {
+		if s.Key == key && s.Where != "" {
+			return s.Where
+		}
+	}
+	return string(FromDefault)
+}
+
 // ErrInvalid says that the configuration cannot be used as it stands. Show the
 // error to the person and stop.
 var ErrInvalid = errors.New("invalid configuration")

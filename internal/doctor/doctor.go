@@ -90,7 +90,8 @@ func (f *Finding) examine(ctx context.Context, t sandbox.Tier, program string, a
 		return fmt.Errorf("preparing: %w", err)
 	}
 	before, err := os.Stat(w.File)
-	if err != nil {
+	beside, listErr := os.ReadDir(w.Dir)
+	if err := errors.Join(err, listErr); err != nil {
 		return fmt.Errorf("preparing: %w", err)
 	}
 	out, err := sandbox.Run(ctx, t, sandbox.Spec{
@@ -105,7 +106,7 @@ func (f *Finding) examine(ctx context.Context, t sandbox.Tier, program string, a
 	if err := json.Unmarshal(out.Stdout, &f.Trials); err != nil || len(f.Trials) == 0 {
 		return fmt.Errorf("the attacker in the box ended with %s and said %q", out.Exit, cut(out.Stderr, out.Stdout))
 	}
-	f.Trials = append(f.Trials, untouched(w, before))
+	f.Trials = append(f.Trials, untouched(w, before, len(beside)))
 	return nil
 }
 
@@ -118,7 +119,7 @@ func cut(parts ...[]byte) string {
 }
 
 // untouched looks from outside at what the attacker may have changed.
-func untouched(w world, before os.FileInfo) Trial {
+func untouched(w world, before os.FileInfo, beside int) Trial {
 	t := Trial{Name: "leave a mark outside", Attack: true, Answer: "the file outside is as it was"}
 	after, err := os.Stat(w.File)
 	content, readErr := os.ReadFile(w.File)
@@ -128,8 +129,8 @@ func untouched(w world, before os.FileInfo) Trial {
 	case string(content) != secret || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()):
 		t.Worked, t.Answer = true, "the file outside was changed"
 	}
-	if names, err := os.ReadDir(w.Dir); err != nil || len(names) != 2 {
-		t.Worked, t.Answer = true, fmt.Sprintf("there are %d names beside it, not 2", len(names))
+	if names, err := os.ReadDir(w.Dir); err != nil || len(names) != beside {
+		t.Worked, t.Answer = true, fmt.Sprintf("there are %d names beside it, not %d", len(names), beside)
 	}
 	return t
 }

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"ringfence/internal/config"
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/container"
+	"ringfence/internal/sandbox/native"
+	"ringfence/internal/sandbox/unboxed"
+	"ringfence/internal/sys/paths"
+)
+
+// The exit statuses of verbs that run a program in a box, besides its own.
+const (
+	codeDeadline = 124 // Limits.Wall was over
+	codeNotBuilt = 125
+	codeNotRun   = 126 // denied
+	codeNotFound = 127
+)
+
+// settings reads the configuration of the home.
+func settings() (config.Config, config.Provenance, error) {
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return config.Config{}, nil, err
+	}
+	conf, from, err := config.Load(home)
+	if err != nil {
+		return config.Config{}, nil, &exitError{code: codeUsage, err: err}
+	}
+	return conf, from, nil
+}
+
+// containers is the tier container as configured.
+func containers(c config.Container) (sandbox.Tier, error) {
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return nil, err
+	}
+	var socket string
+	if c.Host != "" {
+		if socket, err = container.ParseHost(c.Host); err != nil {
+			return nil, &exitError{code: codeUsage, err: err}
+		}
+	}
+	return container.New(container.Options{
+		Runtime: container.Runtime(c.Runtime), Socket: socket, Image: c.Image, Memory: c.Memory,
+		CPUs: int64(c.CPUs * 1e9), Timeout: c.Timeout, Home: home,
+	}), nil
+}
+
+// tierOf returns the one tier that is required: that of the flag, else of the
+// configuration. There is no second choice.
+func tierOf(s *streams, conf config.Box, flag string) (sandbox.Tier, error) {
+	name := conf.Tier
+	if flag != "" {
+		name = flag
+	}
+	t, err := tierNamed(conf, name)
+	if err != nil {
+		return nil, err
+	}
+	if !conf.Permissive || name == config.TierNone {
+		return t, nil
+	}
+	return sandbox.Permissive(t, unboxed.Tier{}, func(err error) {
+		fmt.Fprint(s.err, printable(fmt.Sprintf("ringfence: %v\n", err)))
+	}), nil
+}
+
+func tierNamed(conf config.Box, name string) (sandbox.Tier, error) {
+	switch name {
+	case config.TierNative:
+		return native.Tier{}, nil
+	case config.TierContainer:
+		return containers(conf.Container)
+	case config.TierNone:
+		return unboxed.Tier{}, nil
+	case config.TierMicroVM:
+		return nil, &exitError{code: codeNotBuilt, err: errors.New("the tier microvm is not part of this version"), hint: "choose another with --tier or box.tier in config.json; nothing was run"}
+	}
+	return nil, &exitError{code: codeUsage, err: fmt.Errorf("no tier %q; there are native, container, none", name)}
+}

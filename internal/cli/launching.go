@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/launch"
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/pty"
+)
+
+// atTerminal reports whether a person sits at both ends of this process.
+func (s *streams) atTerminal() bool {
+	in, ok := s.in.(*os.File)
+	return ok && pty.IsTerminal(in) && s.out.onTerminal()
+}
+
+// answerHere asks, at the terminal that this process owns, what its session waits
+// for. The program in the box has a terminal of its own, so it cannot answer.
+func (s *streams) answerHere(ctx context.Context, client *api.Client, session string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := client.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
+			if ev.Kind != "asked" || ev.Question.Session != session {
+				return nil
+			}
+			yes, err := askHere(ctx, s.err, ev.Question)
+			if err == nil {
+				err = client.Answer(ctx, ev.Question.ID, api.Choice{Yes: yes, Mark: ev.Question.Mark})
+			}
+			if err != nil && ctx.Err() == nil {
+				s.say("asking you: %v", err)
+			}
+			return nil
+		})
+		if err != nil && ctx.Err() == nil {
+			s.say("watching for questions: %v", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// say tells the person something that is no error.
+func (s *streams) say(format string, a ...any) {
+	fmt.Fprint(s.err, printable("ringfence: "+fmt.Sprintf(format, a...)+"\n"))
+}
+
+// launch runs spec with our streams and returns its exit status.
+func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spec) (int, error) {
+	var relay func() error
+	if s.atTerminal() {
+		in := s.in.(*os.File) //nolint:forcetypeassert // atTerminal
+		master, slave, err := pty.Open(in)
+		if err != nil {
+			return 0, err
+		}
+		defer master.Close()
+		spec.Stdin, spec.Stdout, spec.Stderr = slave, slave, slave
+		relay = func() error { return errors.Join(slave.Close(), pty.Relay(context.WithoutCancel(ctx), s.out, master)) }
+		defer slave.Close() //nolint:errcheck // closed already where it was used
+	}
+	// A signal goes to the program in the box, which may have something to finish.
+	r, err := launch.Start(context.WithoutCancel(ctx), o, spec)
+	if err != nil {
+		return 0, err
+	}
+	stop := forward(r)
+	defer stop()
+	var dropped int64
+	if relay != nil {
+		err = relay()
+	} else {
+		dropped, err = s.pipe(r, spec.Bounds().Output)
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("passing on what it writes: %w", err), r.Kill())
+	}
+	res, _, ferr := r.Finish(ctx, nil, nil, dropped)
+	if dropped > 0 {
+		s.say("%d bytes of output were dropped: the box may write %d (see its profile)", dropped, spec.Bounds().Output)
+	}
+	for _, d := range res.Denials {
+		s.say("%s", denialLine(d))
+	}
+	return res.Status, errors.Join(err, ferr)
+}
+
+// denialLine is a denial for people.
+func denialLine(d sandbox.Denial) string {
+	line := fmt.Sprintf("refused in the box: %s %s: %s", d.Op, d.Object, d.Rule)
+	if d.Count > 1 {
+		line += fmt.Sprintf(" (%d times)", d.Count)
+	}
+	if !d.Observed {
+		line += " (inferred)"
+	}
+	if d.Fix != "" {
+		line += "; to allow it: " + d.Fix
+	}
+	return line
+}
+
+// pipe connects our streams with those of the box, up to limit bytes of each, and
+// returns how many were dropped.
+func (s *streams) pipe(box sandbox.Box, limit int64) (int64, error) {
+	stdout, stderr := box.Stdout(), box.Stderr()
+	var capped []*sandbox.Capped
+	if limit != sandbox.Unlimited {
+		capped = []*sandbox.Capped{sandbox.Cap(stdout, limit), sandbox.Cap(stderr, limit)}
+		stdout, stderr = capped[0], capped[1]
+	}
+	go func() {
+		// Ends with our input, or when the box has closed its end.
+		_, _ = io.Copy(box.Stdin(), s.in)
+		_ = box.Stdin().Close()
+	}()
+	var outErr, errErr error
+	var both sync.WaitGroup
+	both.Go(func() { _, outErr = io.Copy(s.out, stdout) })
+	both.Go(func() { _, errErr = io.Copy(s.err, stderr) })
+	both.Wait()
+	var dropped int64
+	for _, c := range capped {
+		dropped += c.Dropped()
+	}
+	return dropped, errors.Join(outErr, errErr)
+}
+
+// forward sends the signals that end programs on to the box.
+func forward(box sandbox.Box) (stop func()) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				if n, ok := sig.(syscall.Signal); ok {
+					_ = box.Signal(int(n)) // a box that has ended needs none
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}

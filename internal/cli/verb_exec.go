@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/launch"
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/atomicfile"
+	"ringfence/internal/sys/paths"
+)
+
+// execFlags are the flags of "ringfence exec" and "ringfence run".
+type execFlags struct {
+	profile, tier, workspace, policy string
+	readOnly, readWrite, env         []string
+	net, report, ask                 string
+	wait, timeout                    time.Duration
+	memory                           int64
+	processes                        int
+}
+
+// newExec is "ringfence exec".
+func newExec(s *streams) *cobra.Command {
+	var f execFlags
+	c := &cobra.Command{
+		Use:   "exec [flags] -- CMD…",
+		Short: "Run one command in a box",
+		Long: "Run one command in a box, after the gate has allowed it and the box is on record.\n" +
+			"The command sees the workspace, the programs of the system, a private /tmp and\n" +
+			"nothing else; it has no network. A box that cannot be built is an error, and then\n" +
+			"the command did not run.",
+		Example:     "  ringfence exec -- make test\n  ringfence exec --profile agent --rw ~/.cache/go-build -- go build ./...",
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: exits(boxStatuses()...),
+		RunE:        func(c *cobra.Command, args []string) error { return runBoxed(c.Context(), s, f, args) },
+	}
+	f.flags(c, sandbox.ProfileCommand)
+	return c
+}
+
+// newRun is "ringfence run".
+func newRun(s *streams) *cobra.Command {
+	var f execFlags
+	c := &cobra.Command{
+		Use:   "run [flags] -- CMD…",
+		Short: "Run an agent, or any command, in a box that it works in",
+		Long: "Run an agent, or any command, in a box in which it may change the workspace. Files\n" +
+			"that this machine would run later, such as git hooks and the settings of editors,\n" +
+			"are held. It gets a terminal of its own, as it would have yours.",
+		Example:     "  ringfence run -- bash\n  ringfence run --policy ./coding -- tmux",
+		Args:        cobra.MinimumNArgs(1),
+		Annotations: exits(boxStatuses()...),
+		RunE:        func(c *cobra.Command, args []string) error { return runBoxed(c.Context(), s, f, args) },
+	}
+	f.flags(c, sandbox.ProfileAgent)
+	return c
+}
+
+func boxStatuses() []status {
+	return []status{
+		{codeDeadline, "its time was over"},
+		{codeNotBuilt, "the box could not be built; nothing was run"},
+		{codeNotRun, "denied; nothing was run"},
+		{codeNotFound, "the program is not there"},
+	}
+}
+
+func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
+	fl := c.Flags()
+	fl.StringVar(&f.profile, "profile", string(profile), "what the box is for: command, agent, server or code")
+	fl.StringVar(&f.tier, "tier", "", "how it is confined: native, container, or none (default: as configured)")
+	fl.StringVarP(&f.workspace, "workspace", "w", "", "`DIR` to work in (default: the working directory)")
+	fl.StringVar(&f.policy, "policy", "", "compiled constitution, a `DIR`; without it the default one applies")
+	fl.StringArrayVar(&f.readOnly, "ro", nil, "`PATH` that may be read; may be repeated")
+	fl.StringArrayVar(&f.readWrite, "rw", nil, "`PATH` that may be changed; may be repeated")
+	fl.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; may be repeated")
+	fl.StringVar(&f.net, "net", "none", "none, or policy: hosts that the policy allows")
+	fl.StringVar(&f.report, "report", "", "write what confines the command to `FILE`, as JSON")
+	fl.StringVar(&f.ask, "ask", "", "terminal, desk or never (default: terminal, if there is one)")
+	fl.DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "after which everything in the box is killed, such as 5m (default: of the profile)")
+	fl.Int64Var(&f.memory, "memory", 0, "`BYTES` that the box may use together (default: of the profile)")
+	fl.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes in the box (default: of the profile)")
+}
+
+// runBoxed runs args as f says and returns its exit status as an error.
+func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error {
+	conf, _, err := settings()
+	if err != nil {
+		return err
+	}
+	tier, err := tierOf(s, conf.Box, f.tier)
+	if err != nil {
+		return err
+	}
+	spec, err := f.spec(args)
+	if err != nil {
+		return err
+	}
+	client, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // what is to be recorded was, or the verb has failed
+	own := f.ask == "" || f.ask == askTerminal
+	if own && !s.atTerminal() {
+		if f.ask == askTerminal {
+			return &exitError{code: codeUsage, err: errors.New("there is no terminal to ask at"), hint: "use --ask desk or --ask never"}
+		}
+		own = false
+	}
+	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever))
+	if err != nil {
+		return sessionError(err)
+	}
+	if own {
+		stop := s.answerHere(ctx, client, session.Opened().Session)
+		defer stop()
+	}
+	status, err := s.launch(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err = errors.Join(boxError(err), session.Close(closing))
+	if err == nil && status != 0 {
+		err = &exitError{code: status}
+	}
+	return err
+}
+
+// boxError gives an error of launching its exit status.
+func boxError(err error) error {
+	var denied *launch.Denied
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &denied):
+		return &exitError{code: codeNotRun, err: fmt.Errorf("denied: %w", err)}
+	case errors.Is(err, sandbox.ErrNotFound):
+		return &exitError{code: codeNotFound, err: err}
+	case errors.Is(err, sandbox.ErrNotBuilt):
+		return &exitError{code: codeNotBuilt, err: err, hint: "nothing was run; \"ringfence doctor\" says what this machine can enforce"}
+	}
+	return err
+}
+
+func (f execFlags) confirmed(r sandbox.Report) error {
+	if f.report == "" {
+		return nil
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return atomicfile.Write(f.report, append(raw, '\n'), 0o644)
+}
+
+const askTerminal = "terminal"
+
+func (f execFlags) open(spec sandbox.Spec, own, never bool) api.OpenRequest {
+	ask := f.ask
+	if own || ask == "" {
+		ask = api.AskDesk
+	}
+	if never {
+		ask = api.AskNever
+	}
+	return api.OpenRequest{
+		Principal: "default/exec", Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
+		AskSeconds: int(f.wait.Round(time.Second) / time.Second), Box: json.RawMessage(api.BoxFollows),
+	}
+}
+
+// spec is the box that f and args describe. Paths are made absolute here and
+// resolved by the gate.
+func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
+	absolute := func(p string) string {
+		if err == nil {
+			p, err = filepath.Abs(p)
+		}
+		return p
+	}
+	s = sandbox.Spec{
+		Argv: args, Profile: sandbox.Profile(f.profile), Env: environment(f.env),
+		Limits: sandbox.Limits{Wall: f.timeout, Memory: f.memory, Processes: f.processes},
+	}
+	if f.workspace == "" {
+		f.workspace = "."
+	}
+	s.Workspace.Path = absolute(f.workspace)
+	if f.policy != "" {
+		f.policy = absolute(f.policy)
+	}
+	for _, p := range f.readOnly {
+		s.ReadOnly = append(s.ReadOnly, absolute(p))
+	}
+	for _, p := range f.readWrite {
+		s.ReadWrite = append(s.ReadWrite, absolute(p))
+	}
+	if err != nil {
+		return s, fmt.Errorf("finding a path: %w", err)
+	}
+	switch s.Profile {
+	case sandbox.ProfileCommand:
+		s.Workspace.Mode = sandbox.ReadOnly
+	case sandbox.ProfileAgent, sandbox.ProfileServer:
+		s.Workspace.Mode = sandbox.ReadWrite
+	case sandbox.ProfileCode:
+	default:
+		return s, &exitError{code: codeUsage, err: fmt.Errorf("no profile %q; there are command, agent, server and code", f.profile)}
+	}
+	switch f.net {
+	case "none":
+		return s, nil
+	case "policy":
+		return s, &exitError{code: codeNotBuilt, err: errors.New("a box has no way to hosts in this version"), hint: "nothing was run; use --net none"}
+	}
+	return s, &exitError{code: codeUsage, err: fmt.Errorf("no network %q; there are none and policy", f.net)}
+}
+
+// environment is what a box gets: what says where and in which language, and what
+// was named.
+func environment(named []string) []string {
+	env := paths.BoxEnvironment()
+	for _, n := range named {
+		name, value, given := strings.Cut(n, "=")
+		if !given {
+			v, ok := paths.Variable(name)
+			if !ok {
+				continue
+			}
+			value = v
+		}
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	return env
+}
