@@ -14,9 +14,10 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/cgroup"
+	"ringfence/internal/sys/proc"
 )
 
-// A box is one confined process tree. Lock order: mu is a leaf.
+// A box is one confined process tree. Lock order: killing, mu.
 type box struct {
 	files     [3]*os.File // our ends of the streams, nil where the Spec has its own
 	report    sandbox.Report
@@ -25,6 +26,10 @@ type box struct {
 	leaf      *cgroup.Leaf
 	program   int // a handle of the program's process, or -1
 	lastWords *os.File
+
+	plain   bool       // without namespaces: no death of one process is that of all
+	killing sync.Mutex // held while processes are ended by their numbers; before mu
+	gone    bool       // the stage was reaped: its number may be somebody else's
 
 	stage  *os.Process
 	state  *os.ProcessState // set before reaped is closed
@@ -43,7 +48,8 @@ func newBox(s sandbox.Spec) *box {
 	return &box{bounds: s.Bounds(), program: -1, ids: ids{lock: -1}, reaped: make(chan struct{}), done: make(chan struct{})}
 }
 
-// live starts the stage and waits for its end, on one thread.
+// live starts the stage and waits for its end, on one thread. What a plain stage that
+// did not get to it has left is ended here.
 func (b *box) live(attr *os.ProcAttr, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -54,19 +60,39 @@ func (b *box) live(attr *os.ProcAttr, started chan<- error) {
 		return
 	}
 	// As pid 1 of its namespace it is not reaped before all others there are.
-	b.state, err = p.Wait()
-	if err != nil {
+	if b.plain {
+		err = proc.AwaitExit(p.Pid)
+	}
+	b.killing.Lock()
+	defer b.killing.Unlock()
+	var waited error
+	b.state, waited = p.Wait()
+	if err = errors.Join(err, waited); err != nil {
 		b.mu.Lock()
 		b.err = fmt.Errorf("waiting for the box: %w", err)
 		b.mu.Unlock()
 	}
+	b.gone = true
 	close(b.reaped)
 }
 
 // end ends every process of the box. It does not wait.
 func (b *box) end() {
-	// The handle is of that very process: one that is gone already is no matter.
-	_ = b.stage.Kill()
+	if !b.plain {
+		// The handle is of that very process: one that is gone already is no matter.
+		_ = b.stage.Kill()
+		return
+	}
+	b.killing.Lock()
+	defer b.killing.Unlock()
+	if b.gone {
+		return
+	}
+	if err := proc.KillTree(b.stage.Pid); err != nil {
+		b.mu.Lock()
+		b.err = errors.Join(b.err, err)
+		b.mu.Unlock()
+	}
 }
 
 // begin is called once the program runs: from now on the box lives by itself.
@@ -156,6 +182,15 @@ func (b *box) giveBack() error {
 		return fmt.Errorf("giving back what the box had: %w", err)
 	}
 	return nil
+}
+
+// closeStreams closes our ends of the streams of a box that was not built.
+func (b *box) closeStreams() {
+	for _, f := range b.files {
+		if f != nil {
+			f.Close()
+		}
+	}
 }
 
 // watch ends the box when its time is over, or its context. It ends with the box.

@@ -30,13 +30,19 @@ func (b *builder) think() error {
 		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
 		p.terminal = err == nil
 	}
-	v, err := newView(s, personOf(s, b.ids.uid, b.ids.gid))
+	v, err := newView(s, personOf(s, b.ids.uid, b.ids.gid), !b.plain)
 	if err != nil {
 		return err
 	}
-	p.nodes = v.sorted()
-	p.grants = grants(p.nodes, p.hold.on)
 	b.plan = p
+	if b.plain {
+		if err := b.thinkPlain(p, v); err != nil {
+			return err
+		}
+	} else {
+		p.nodes = v.sorted()
+		p.grants = grants(p.nodes, p.hold.on)
+	}
 	return b.filters()
 }
 

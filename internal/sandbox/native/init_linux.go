@@ -12,10 +12,11 @@ import (
 // program does, or when the caller is gone. Its end is that of all others (N4).
 func (s *stage) serve() error {
 	go func() {
-		// Nothing more comes: the caller either lives, or he does not.
+		// The caller says nothing more: he lives, or he does not.
 		_, err := s.wire.recv(0)
-		if err == nil || errors.Is(err, io.EOF) {
-			os.Exit(1)
+		s.end()
+		if err != nil && !errors.Is(err, io.EOF) {
+			os.Exit(2)
 		}
 		os.Exit(1)
 	}()
@@ -32,7 +33,16 @@ func (s *stage) serve() error {
 			if err != nil {
 				return err
 			}
-			return s.wire.send(frameEnded, b)
+			return errors.Join(s.wire.send(frameEnded, b), s.end())
 		}
 	}
+}
+
+// end ends all other processes of the box. Where we are pid 1 the kernel does that
+// when we end.
+func (s *stage) end() error {
+	if !s.plan.plain {
+		return nil
+	}
+	return endDescendants()
 }

@@ -34,3 +34,15 @@ func TestFirst(t *testing.T) {
 		t.Log(k, ": ", v)
 	}
 }
+
+func TestPlain(t *testing.T) {
+	s := sh("id; ls / /usr | head -3; cat /etc/passwd | head -1; cat /etc/shadow; touch /tmp/x; echo $$; kill -0 1; ls /proc; (sleep 100 & setsid sleep 101 & ) ")
+	out, err := sandbox.Run(t.Context(), Tier{fault: fault{plain: true}}, s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s\n%s\n%v\n%v", out.Stdout, out.Stderr, out.Exit, out.Report)
+	for k, v := range out.Report.Evidence {
+		t.Log(k, ": ", v)
+	}
+}

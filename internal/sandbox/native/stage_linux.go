@@ -96,7 +96,12 @@ func (s *stage) run() error {
 		s.awaitGo()
 	}
 	if s.fail != nil {
-		return s.sayFailure()
+		// No process of a box that was not built may stay.
+		failed := s.sayFailure()
+		if s.plan != nil && s.pid > 0 {
+			return errors.Join(failed, s.end())
+		}
+		return failed
 	}
 	return s.serve()
 }
@@ -143,7 +148,7 @@ func (s *stage) becomeStage() error {
 // buildRoot builds the file tree and enters it.
 func (s *stage) buildRoot() {
 	p := s.plan
-	s.do("propagation", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") })
+	s.do(stepFirstMount, func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") })
 	s.do("mount root", func() (err error) {
 		s.tree, err = newTree(s.fds[p.files : p.files+p.mounts])
 		return

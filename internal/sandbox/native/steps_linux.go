@@ -23,6 +23,9 @@ var childNames = map[int32]string{
 // stepExec is the last step of all: what fails there is the program, not the box.
 const stepExec = "exec"
 
+// stepFirstMount is the first step that needs a capability.
+const stepFirstMount = "propagation"
+
 // childName returns the name of step n of the program's process.
 func childName(p *plan, n int32) string {
 	if i := int(n) - childLimits; i >= 0 && i < len(p.limits) {

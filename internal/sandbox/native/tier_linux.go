@@ -43,6 +43,7 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	if errors.Is(err, errNoUserNamespaces) {
 		because := err
 		b = &builder{spec: s, fault: t.fault, plain: true, because: because, box: newBox(s)}
+		b.box.plain = true
 		err = b.build(ctx)
 	}
 	if err != nil {
@@ -192,6 +193,9 @@ func (b *builder) streams() error {
 // startStage starts our own program as the stage. The thread that forks it lives as
 // long as the stage: the kernel takes its death for ours (PR_SET_PDEATHSIG, prctl(2)).
 func (b *builder) startStage() error {
+	if b.fault.plain && !b.plain {
+		return fmt.Errorf("%w: %w: %w", sandbox.ErrNotBuilt, errNoUserNamespaces, errInjected)
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -419,6 +423,10 @@ func stageFailure(payload []byte, s sandbox.Spec) error {
 			return fmt.Errorf("%w: %s: %w", sandbox.ErrNotFound, s.Argv[0], err)
 		}
 	}
+	if f.step == stepFirstMount && (err.errno == unix.EPERM || err.errno == unix.EACCES) {
+		// They can be made, and nothing can be done in them: AppArmor does that.
+		return fmt.Errorf("%w: %w: %w", sandbox.ErrNotBuilt, errNoUserNamespaces, err)
+	}
 	return notBuilt(f.step, err)
 }
 
@@ -454,6 +462,7 @@ func (b *builder) undo() {
 		b.wire.close()
 	}
 	b.box.giveBack()
+	b.box.closeStreams()
 }
 
 // abandon ends a box that was not built, and waits until nothing of it is left.
@@ -463,6 +472,7 @@ func (b *builder) abandon() {
 	<-b.box.reaped
 	b.wire.close()
 	b.box.giveBack()
+	b.box.closeStreams()
 }
 
 // words returns what the stage said on its standard error, which is only written when

@@ -56,8 +56,9 @@ const (
 	homeSize = 1 << 30
 )
 
-// newView makes the tree of a box of s. who is made known in its /etc/passwd.
-func newView(s sandbox.Spec, who person) (*view, error) {
+// newView makes the tree of a box of s. who is made known in its /etc/passwd. Without
+// mounts of its own a box has nothing that the host has not.
+func newView(s sandbox.Spec, who person, own bool) (*view, error) {
 	v := &view{nodes: map[string]node{}, named: map[string]sandbox.Mode{}}
 	if err := v.addNamed(s); err != nil {
 		return nil, err
@@ -65,6 +66,9 @@ func newView(s sandbox.Spec, who person) (*view, error) {
 	v.addBase(who)
 	if err := v.addProgram(s); err != nil {
 		return nil, err
+	}
+	if !own {
+		return v, nil
 	}
 	v.addPrivate(who)
 	return v, v.check()
