@@ -58,7 +58,8 @@ func hierarchies(mountinfo, own string) ([]hierarchy, error) {
 func ownPaths(text string) (map[string]string, error) {
 	paths := map[string]string{}
 	for line := range strings.Lines(text) {
-		words := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		line = strings.TrimSuffix(line, "\n")
+		words := strings.SplitN(line, ":", 3)
 		if len(words) != 3 || !strings.HasPrefix(words[2], "/") {
 			return nil, fmt.Errorf("cgroup: line %q of /proc/self/cgroup", line)
 		}
@@ -105,7 +106,10 @@ func parseMount(line string) (h hierarchy, root string, ok bool) {
 	default:
 		return hierarchy{}, "", false
 	}
-	h.point, root = unescape(left[4]), unescape(left[3])
+	h.point, root = path.Clean(unescape(left[4])), unescape(left[3])
+	if !path.IsAbs(h.point) {
+		return hierarchy{}, "", false
+	}
 	h.readOnly = slices.Contains(strings.Split(left[5], ","), "ro") || slices.Contains(options, "ro")
 	return h, root, true
 }

@@ -24,7 +24,7 @@ func (l *Leaf) Add(pid int) error {
 	number := strconv.Itoa(pid)
 	for _, p := range l.places {
 		procs := filepath.Join(p.dir, "cgroup.procs")
-		if err := writeFile(procs, number); err != nil {
+		if err := l.sys.write(procs, number); err != nil {
 			return fmt.Errorf("moving process %d into control group %s: %w", pid, l.name, err)
 		}
 		in, err := members(p.dir)
@@ -68,7 +68,8 @@ func (l *Leaf) Empty() (bool, error) {
 }
 
 // Kill ends every process in the leaf and returns when none is left, or with an error
-// when ctx ends, at the latest after ten seconds.
+// when ctx ends, at the latest after ten seconds. Nothing can start in the leaf
+// afterwards where the process limit is of version 1.
 func (l *Leaf) Kill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -95,7 +96,7 @@ func (l *Leaf) Kill(ctx context.Context) error {
 func (l *Leaf) killAtOnce() bool {
 	done := false
 	for _, p := range l.places {
-		if p.version == 2 && writeFile(filepath.Join(p.dir, "cgroup.kill"), "1") == nil {
+		if p.version == 2 && l.sys.write(filepath.Join(p.dir, "cgroup.kill"), "1") == nil {
 			done = true
 		}
 	}
@@ -108,9 +109,9 @@ func (l *Leaf) killRound() error {
 	var errs []error
 	for _, p := range l.places {
 		// These fail where the controller is not this one's: each is only a help.
-		_ = writeFile(filepath.Join(p.dir, "pids.max"), "0")
-		_ = writeFile(filepath.Join(p.dir, "freezer.state"), "FROZEN")
-		_ = writeFile(filepath.Join(p.dir, "cgroup.freeze"), "1")
+		_ = l.sys.write(filepath.Join(p.dir, "pids.max"), "0")
+		_ = l.sys.write(filepath.Join(p.dir, "freezer.state"), "FROZEN")
+		_ = l.sys.write(filepath.Join(p.dir, "cgroup.freeze"), "1")
 	}
 	for _, p := range l.places {
 		in, err := members(p.dir)
@@ -120,8 +121,8 @@ func (l *Leaf) killRound() error {
 		}
 	}
 	for _, p := range l.places {
-		_ = writeFile(filepath.Join(p.dir, "freezer.state"), "THAWED")
-		_ = writeFile(filepath.Join(p.dir, "cgroup.freeze"), "0")
+		_ = l.sys.write(filepath.Join(p.dir, "freezer.state"), "THAWED")
+		_ = l.sys.write(filepath.Join(p.dir, "cgroup.freeze"), "0")
 	}
 	return errors.Join(errs...)
 }
@@ -163,21 +164,21 @@ func (l *Leaf) Remove(ctx context.Context) error {
 	for len(l.places) > 0 {
 		p := l.places[len(l.places)-1]
 		l.places = l.places[:len(l.places)-1]
-		if err := removeDir(ctx, p.dir); err != nil {
+		if err := l.removeDir(ctx, p.dir); err != nil {
 			errs = append(errs, fmt.Errorf("removing control group: %w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func removeDir(ctx context.Context, dir string) error {
+func (l *Leaf) removeDir(ctx context.Context, dir string) error {
 	wait := newPause()
 	for {
-		err := unix.Rmdir(dir)
-		if err == nil || err == unix.ENOENT {
+		err := l.sys.rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
-		if err != unix.EBUSY && err != unix.EINTR || !wait.next(ctx) {
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINTR) || !wait.next(ctx) {
 			return &os.PathError{Op: "rmdir", Path: dir, Err: err}
 		}
 	}

@@ -16,18 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A system is the machine as far as groups go.
+// A system is the machine as far as groups go: what it says and what it lets us do.
 type system struct {
 	mountinfo string // of /proc/self
 	self      string // /proc/self/cgroup
 	swaps     bool   // the kernel can swap at all
+
 	mkdir     func(dir string) error
+	rmdir     func(dir string) error
+	write     func(file, value string) error // to a file that is there, in one call
+	writable  func(file string) bool
 	delegated func(dir string) bool // handed to us by the manager of the machine
 }
 
 func machine() (system, error) {
 	s := system{
 		mkdir:     func(dir string) error { return os.Mkdir(dir, 0o700) },
+		rmdir:     unix.Rmdir,
+		write:     writeFile,
+		writable:  func(file string) bool { return unix.Faccessat(unix.AT_FDCWD, file, unix.W_OK, unix.AT_EACCESS) == nil },
 		delegated: delegated,
 	}
 	for name, to := range map[string]*string{"/proc/self/mountinfo": &s.mountinfo, "/proc/self/cgroup": &s.self} {
@@ -68,6 +75,7 @@ type Leaf struct {
 	dir      *os.File // the version 2 directory, or nil
 	enforced []string
 	missing  map[string]string
+	sys      system
 
 	freezing sync.Mutex // held while Kill freezes, kills and thaws
 }
@@ -123,9 +131,9 @@ func (s system) make(ctx context.Context, name string, limits Limits) (*Leaf, er
 	if err != nil {
 		return nil, err
 	}
-	m := maker{system: s, all: all, limits: limits, leaf: &Leaf{name: name, missing: map[string]string{}}}
+	m := maker{system: s, all: all, limits: limits, leaf: &Leaf{name: name, sys: s, missing: map[string]string{}}}
 	if err := m.fill(); err != nil {
-		return nil, errors.Join(fmt.Errorf("making control group %s: %w", name, err), m.leaf.Remove(ctx))
+		return nil, errors.Join(fmt.Errorf("making control group %s: %w", name, err), m.leaf.Remove(context.WithoutCancel(ctx)))
 	}
 	return m.leaf, nil
 }
@@ -255,24 +263,24 @@ func (m maker) fill2(controllers []string) error {
 func (m maker) choose(h hierarchy, controllers []string) (dir string, served []string) {
 	dir = h.own
 	reasons := map[string]string{}
-	for i, d := range h.ancestors() {
-		if i > 0 {
-			if why := m.tighter(h.ancestors()[i-1]); why != "" {
-				note(reasons, controllers, why)
-				break
-			}
-			if unix.Faccessat(unix.AT_FDCWD, filepath.Join(d, "cgroup.procs"), unix.W_OK, unix.AT_EACCESS) != nil {
-				note(reasons, controllers, fmt.Sprintf("%s may not be written to by us; %s", d, advice(2)))
-				break
-			}
-		}
-		have := m.enabled(d, controllers, i == 0 || m.delegated(d), reasons)
-		if len(have) > len(served) {
-			dir, served = d, have
-		}
+	up := h.ancestors()
+	for i, d := range up {
 		if len(served) == len(controllers) {
 			break
 		}
+		if i > 0 && !m.writable(filepath.Join(d, "cgroup.procs")) {
+			note(reasons, controllers, fmt.Sprintf("%s may not be written to by us; %s", d, advice(2)))
+			break
+		}
+		have := m.enabled(d, controllers, i == 0 || m.delegated(d), reasons)
+		if len(have) <= len(served) {
+			continue
+		}
+		if why := m.escapes(up[:i], have); why != "" {
+			note(reasons, controllers, why)
+			continue
+		}
+		dir, served = d, have
 	}
 	for _, c := range controllers {
 		if !slices.Contains(served, c) {
@@ -302,7 +310,7 @@ func (m maker) enabled(dir string, controllers []string, ours bool, reasons map[
 			note(reasons, []string{c}, fmt.Sprintf("%s does not hand on %s", dir, c))
 			continue
 		default:
-			if err := writeFile(control, "+"+c); errors.Is(err, unix.EBUSY) {
+			if err := m.write(control, "+"+c); errors.Is(err, unix.EBUSY) {
 				note(reasons, []string{c}, fmt.Sprintf("%s holds processes, so it hands on no %s; %s", dir, c, advice(2)))
 				continue
 			} else if err != nil {
@@ -325,40 +333,47 @@ func note(reasons map[string]string, controllers []string, why string) {
 	}
 }
 
-// tighter says which limit of the group in dir a leaf outside it would escape, or
-// "": none that it does not have at least as tight.
-func (m maker) tighter(dir string) string {
-	for _, l := range []struct {
-		file string
-		ours float64
-	}{
-		{"memory.max", float64(m.limits.Memory)},
-		{"memory.high", float64(m.limits.Memory)},
-		{"memory.swap.max", 1},
-		{"pids.max", float64(m.limits.Processes)},
-		{"cpu.max", m.limits.CPUs},
-	} {
-		text, err := readFile(filepath.Join(dir, l.file))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
+// escapes says which limit of the groups in dirs a leaf outside them would escape if
+// the controllers in have bound it, or "": none that it does not have as tight.
+func (m maker) escapes(dirs, have []string) string {
+	ours := map[string]float64{}
+	for _, c := range have {
+		switch c {
+		case Memory:
+			ours["memory.max"], ours["memory.high"] = float64(m.limits.Memory), float64(m.limits.Memory)
+			ours["memory.swap.max"] = -1 // no swap at all is as tight as any
+		case PIDs:
+			ours["pids.max"] = float64(m.limits.Processes)
+		case CPU:
+			ours["cpu.max"] = m.limits.CPUs
 		}
-		theirs, unlimited, ok := bound(l.file, text)
-		switch {
-		case err != nil || !ok:
-			return fmt.Sprintf("%s cannot be read", filepath.Join(dir, l.file))
-		case unlimited:
-		case l.file == "memory.swap.max" && m.limits.Memory > 0: // the leaf has no swap
-		case l.ours <= 0 || l.ours > theirs:
-			return fmt.Sprintf("%s is limited to %s %s, which a group beside it would escape; %s", dir, l.file, text, "set that limit for the box too")
+	}
+	for _, dir := range dirs {
+		for _, file := range []string{"memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "io.max", "cpuset.cpus"} {
+			text, err := readFile(filepath.Join(dir, file))
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			theirs, unlimited, ok := bound(file, text)
+			if err != nil || !ok {
+				return filepath.Join(dir, file) + " cannot be read"
+			}
+			if l, set := ours[file]; unlimited || set && l <= theirs {
+				continue
+			}
+			return fmt.Sprintf("%s is %s, which a group beside it would escape; set that limit for the box as well", filepath.Join(dir, file), text)
 		}
 	}
 	return ""
 }
 
 // bound reads a limit of version 2: "max", a number, or for cpu.max quota and period.
+// Those of io.max and cpuset.cpus, which a leaf never has, count as the tightest.
 func bound(file, text string) (v float64, unlimited, ok bool) {
 	words := strings.Fields(text)
 	switch {
+	case file == "io.max" || file == "cpuset.cpus":
+		return -2, len(words) == 0, true
 	case len(words) == 0:
 		return 0, false, false
 	case words[0] == "max":
@@ -381,7 +396,7 @@ func (m maker) set(p place, controller string) error {
 	done := map[string]bool{}
 	for _, s := range m.limits.settings(p.version, controller) {
 		file := filepath.Join(p.dir, s.file)
-		err := writeFile(file, s.value)
+		err := m.write(file, s.value)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && s.extra:
 			continue

@@ -123,7 +123,7 @@ func (s system) sweep(ctx context.Context, isDead func(name string) bool) ([]str
 					continue
 				}
 				if leaves[name] == nil {
-					leaves[name] = &Leaf{name: name}
+					leaves[name] = &Leaf{name: name, sys: s}
 				}
 				leaves[name].places = append(leaves[name].places, place{version: h.version, dir: filepath.Join(dir, e.Name())})
 			}
