@@ -34,6 +34,7 @@ install_missing() {
 	local want=()
 	[ -x /usr/sbin/dockerd ] || want+=(docker.io)
 	[ -x /usr/bin/podman ] || want+=(podman runc)
+	[ -x /usr/libexec/podman/catatonit ] || want+=(catatonit)
 	busybox >/dev/null || want+=(busybox-static)
 	command -v setpriv >/dev/null || want+=(util-linux)
 	[ ${#want[@]} = 0 ] || apt "${want[@]}" || true
@@ -111,6 +112,7 @@ root_archive() {
 	for applet in $("$b" --list); do
 		[ -e "$root/bin/$applet" ] || ln -s busybox "$root/bin/$applet"
 	done
+	chmod 1777 "$root/tmp"
 	printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n' >"$root/etc/passwd"
 	printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
 	tar -C "$root" -cf "$dir/root.tar" .
@@ -164,7 +166,7 @@ if [ -z "${RINGFENCE_TEST_DOCKER:-}" ] || [ -z "${RINGFENCE_TEST_PODMAN:-}" ]; t
 			else missing+=("dockerd (on Debian: apt-get install docker.io)"); fi
 			if [ -n "${RINGFENCE_TEST_PODMAN:-}" ]; then :; elif start_podman; then
 				export RINGFENCE_TEST_PODMAN=$dir/podman.sock
-			else missing+=("podman (on Debian: apt-get install podman runc)"); fi
+			else missing+=("podman (on Debian: apt-get install podman runc catatonit)"); fi
 		else
 			missing+=("a static busybox (on Debian: apt-get install busybox-static)")
 		fi

@@ -23,11 +23,11 @@ import (
 // here: https://docs.docker.com/reference/api/engine/version/v1.41/. A connection
 // serves one call: on a Unix socket another costs nothing worth keeping one for.
 
-// The versions of the API that this package was written to. Later ones may mean
-// something else by the same members.
+// The versions of the API, 1.n, that this package was written to. Later ones may
+// mean something else by the same members.
 const (
-	oldestAPI = "1.41" // Docker 20.10: the first with cgroup namespaces
-	newestAPI = "1.51"
+	oldestAPI = 41 // Docker 20.10: the first with cgroup namespaces
+	newestAPI = 51
 )
 
 // Bounds of what an engine may answer (K6).
@@ -186,22 +186,13 @@ func (c *client) failed(ctx context.Context, method, path string, err error) err
 
 // What follows are the answers, and the members of them that are read.
 
-type versionAnswer struct {
-	APIVersion    string `json:"ApiVersion"`
-	MinAPIVersion string
-	Version       string
-	Components    []struct{ Name string }
-}
-
 type infoAnswer struct {
-	ServerVersion   string
 	OperatingSystem string
 	OSType          string
 	KernelVersion   string
 	SecurityOptions []string // "name=seccomp,profile=default", "name=rootless", …
 	InitBinary      string
 	Rootless        bool // Podman
-	CgroupVersion   string
 }
 
 type imageAnswer struct {
@@ -292,6 +283,16 @@ type mountBody struct {
 type bindOptions struct {
 	Propagation  string
 	NonRecursive bool
+}
+
+// ping returns the head of the answer to the cheapest question there is.
+func (c *client) ping(ctx context.Context) (http.Header, error) {
+	resp, conn, err := c.open(ctx, http.MethodGet, "/_ping", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return resp.Header, resp.Body.Close()
 }
 
 // create makes a container and returns the name by which it is spoken of. If the

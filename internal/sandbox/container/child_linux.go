@@ -56,7 +56,7 @@ func Child(args []string) {
 	case args[1] == stageVerb && len(args) == 3:
 		os.Exit(runStage(args[2]))
 	case args[1] == tryVerb && len(args) == 2:
-		os.Exit(runTry(os.Stdout))
+		os.Exit(runTry(fdWriter(1)))
 	}
 }
 
@@ -440,6 +440,16 @@ func (fd fdReader) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
+}
+
+// An fdWriter writes to a blocking descriptor.
+type fdWriter int
+
+func (fd fdWriter) Write(p []byte) (int, error) {
+	if !writeAll(int(fd), p) {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
 }
 
 // A frameBuffer is a frame that is ready to be sent without allocating.

@@ -32,6 +32,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -83,7 +84,9 @@ func (t *Tier) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	case errors.Is(err, sandbox.ErrNotFound):
 		return nil, fmt.Errorf("starting a container: %w", err)
 	}
-	t.forget()
+	if broken := (*net.OpError)(nil); errors.As(err, &broken) {
+		t.forget() // it may be another engine when it is back
+	}
 	return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 }
 

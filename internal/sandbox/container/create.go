@@ -19,6 +19,11 @@ const (
 	controlPath = ownDir + "/control"
 )
 
+// maxUserProcs is the limit of processes of one user on the whole machine, which an
+// engine would else raise to a default of its own that it may not be allowed to
+// give. What counts for a box is the limit of its cgroup.
+const maxUserProcs = 1 << 15
+
 // hostname is what every box is called inside.
 const hostname = "box"
 
@@ -58,7 +63,7 @@ func (p *plan) body(e *engine, image imageAnswer, lease map[string]string) creat
 	h.UsernsMode = p.userns
 	h.LogConfig.Type = "none"
 	h.ShmSize = sharedMem
-	h.Ulimits = append(h.Ulimits, ulimit{"core", 0, 0})
+	h.Ulimits = []ulimit{{"core", 0, 0}, {"nproc", maxUserProcs, maxUserProcs}}
 	h.Tmpfs = p.tmpfs(e, image)
 	for _, m := range p.mounts {
 		h.bind(e, m.source, m.target, m.readOnly)
@@ -132,19 +137,20 @@ func unsetAll(e *engine, image imageAnswer) []string {
 
 // runInit makes our init the container's first process. Program, arguments and
 // environment never reach the engine, which writes them to disk.
-func (b *createBody) runInit(e *engine, program, control string) {
+func (b *createBody) runInit(e *engine, program, control string, files int64) {
 	b.Entrypoint = []string{initPath}
 	b.Cmd = []string{childVerb}
 	b.Env = append(b.Env, "GOMAXPROCS=1", "GOTRACEBACK=none")
 	no := false
 	b.HostConfig.Init = &no
-	b.HostConfig.Ulimits = append(b.HostConfig.Ulimits, engineLimits()...)
+	b.HostConfig.Ulimits = append(b.HostConfig.Ulimits, ulimit{"nofile", files, files})
 	b.HostConfig.bind(e, program, initPath, true)
 	b.HostConfig.bind(e, control, controlPath, true)
 }
 
 // runProgram makes the program the child of the engine's own init, with its limits
-// set by the engine.
+// set by the engine: not that of address space, under which the engine itself does
+// not get as far as the program.
 func (b *createBody) runProgram(e *engine, s sandbox.Spec, p *plan) {
 	b.Entrypoint = s.Argv[:1]
 	b.Cmd = s.Argv[1:]
@@ -165,7 +171,7 @@ func (b *createBody) runProgram(e *engine, s sandbox.Spec, p *plan) {
 	b.OpenStdin, b.StdinOnce = true, true
 	b.HostConfig.Init = &e.hasInit
 	b.HostConfig.OomScoreAdj = maxOOMScore
-	for name, v := range map[string]uint64{"nofile": p.limits.Descriptors, "cpu": p.limits.CPU, "as": p.limits.AddressSpace} {
+	for name, v := range map[string]uint64{"nofile": p.limits.Descriptors, "cpu": p.limits.CPU} {
 		if v > 0 {
 			b.HostConfig.Ulimits = append(b.HostConfig.Ulimits, ulimit{name, int64(v), int64(v)})
 		}

@@ -111,18 +111,18 @@ func places(uid int, home string) []place {
 // meet asks who listens at socket and what it is like.
 func meet(ctx context.Context, socket string) (*engine, error) {
 	e := &engine{client: client{socket: socket}, kind: RuntimeDocker}
-	var v versionAnswer
-	if err := e.call(ctx, http.MethodGet, "/version", nil, &v); err != nil {
+	head, err := e.ping(ctx)
+	if err != nil {
 		return nil, err
 	}
-	for _, c := range v.Components {
-		if strings.HasPrefix(c.Name, "Podman") {
-			e.kind = RuntimePodman
-		}
+	if v := head.Get("Libpod-Api-Version"); v != "" {
+		e.kind, e.release = RuntimePodman, v
+	} else {
+		// "Docker/20.10.24 (linux)"
+		_, v, _ := strings.Cut(head.Get("Server"), "/")
+		e.release, _, _ = strings.Cut(v, " ")
 	}
-	e.release = v.Version
-	var err error
-	if e.version, err = chooseVersion(v.MinAPIVersion, v.APIVersion); err != nil {
+	if e.version, err = chooseVersion(head.Get("Api-Version")); err != nil {
 		return nil, fmt.Errorf("%s: %w", e, err)
 	}
 	var i infoAnswer
@@ -148,30 +148,23 @@ func meet(ctx context.Context, socket string) (*engine, error) {
 }
 
 // chooseVersion returns the version of the API to speak with an engine that knows
-// those from oldest to newest.
-func chooseVersion(oldest, newest string) (string, error) {
-	low, err1 := minorOf(oldest)
-	high, err2 := minorOf(newest)
-	if err := errors.Join(err1, err2); err != nil {
+// those up to newest.
+func chooseVersion(newest string) (string, error) {
+	high, err := minorOf(newest)
+	if err != nil {
 		return "", err
 	}
-	ourLow, _ := minorOf(oldestAPI)
-	ourHigh, _ := minorOf(newestAPI)
-	switch v := min(high, ourHigh); {
-	case v < ourLow:
+	if high < oldestAPI {
 		return "", fmt.Errorf("its API %s is too old; at least Docker 20.10 or Podman 4 is needed", newest)
-	case v < low:
-		return "", fmt.Errorf("its API starts at %s, which is newer than this program", oldest)
-	default:
-		return fmt.Sprintf("1.%d", v), nil
 	}
+	return fmt.Sprintf("1.%d", min(high, newestAPI)), nil
 }
 
 func minorOf(version string) (int, error) {
 	digits, ok := strings.CutPrefix(version, "1.")
 	n, err := wholeNumber(digits)
 	if !ok || err != nil || n > 1000 {
-		return 0, fmt.Errorf("%q is no version of the API", version)
+		return 0, fmt.Errorf("%q is no version of an engine's API", version)
 	}
 	return int(n), nil
 }

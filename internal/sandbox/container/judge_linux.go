@@ -232,7 +232,8 @@ func theirs(target string) bool {
 }
 
 // ofImage are the files that an engine lays over the image's, read-only like it.
-var ofImage = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"}
+// Podman adds a user that the image does not know to the last two.
+var ofImage = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/etc/passwd", "/etc/group"}
 
 func (j *judge) mounts() {
 	points, err := parseMountinfo(strings.NewReader(j.outside.Mounts))

@@ -60,7 +60,7 @@ func (t *Tier) startLocal(ctx, setUp context.Context, e *engine, s sandbox.Spec,
 	}
 	defer r.close()
 	body := p.body(e, image, lease)
-	body.runInit(e, program, r.path)
+	body.runInit(e, program, r.path, mostFiles())
 	id, err := e.create(setUp, body)
 	if err != nil {
 		return nil, err

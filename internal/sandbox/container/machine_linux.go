@@ -31,22 +31,15 @@ func startCommands(kind Runtime, own bool) string {
 	return "sudo systemctl start " + unit
 }
 
-// hardLimit returns our hard limit of a resource, or most if that is less: more, an
-// engine may not be allowed to give.
-func hardLimit(resource int, most int64) int64 {
+// mostFiles returns our hard limit of descriptors: more, an engine may not be
+// allowed to give.
+func mostFiles() int64 {
+	const usual = 1 << 20
 	var l unix.Rlimit
-	if unix.Getrlimit(resource, &l) != nil || l.Max > uint64(most) {
-		return most
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || l.Max > usual {
+		return usual
 	}
 	return int64(l.Max)
-}
-
-// engineLimits are limits that an engine would raise to a default of its own, where
-// it may not be allowed to. Podman lowers its own of processes to 32,768; what
-// counts for the box is that of the cgroup.
-func engineLimits() []ulimit {
-	files, procs := hardLimit(unix.RLIMIT_NOFILE, 1<<20), hardLimit(unix.RLIMIT_NPROC, 1<<15)
-	return []ulimit{{"nofile", files, files}, {"nproc", procs, procs}}
 }
 
 // identify returns the labels that say who we are, so that a later process can

@@ -24,11 +24,11 @@ func startCommands(kind Runtime, _ bool) string {
 	return "see the engine's manual"
 }
 
-func engineLimits() []ulimit { return nil }
-
 // identify knows the process only by its number, here: [Tier.Sweep] then removes
 // what belongs to no process.
-func identify() (owner, error) { return owner{pid: os.Getpid(), boot: "-", start: "-", space: "-"}, nil }
+func identify() (owner, error) {
+	return owner{pid: os.Getpid(), boot: "-", start: "-", space: "-"}, nil
+}
 
 func (o owner) lives() bool {
 	p, err := os.FindProcess(o.pid)

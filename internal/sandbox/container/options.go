@@ -126,7 +126,9 @@ func ParseRuntime(text string) (Runtime, error) {
 func ParseImage(text string) (string, error) { return text, checkImage(text) }
 
 func checkImage(name string) error {
-	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`\?#%`, r) }
+	odd := func(r rune) bool {
+		return !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`\?#%`, r)
+	}
 	if name == "" || len(name) > 512 || strings.HasPrefix(name, "-") || strings.ContainsFunc(name, odd) {
 		return fmt.Errorf("%q is no name of an image; one is %s", name, DefaultImage)
 	}

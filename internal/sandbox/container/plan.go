@@ -87,6 +87,8 @@ func (p *plan) checkEngine(s sandbox.Spec, e *engine) error {
 		return fmt.Errorf("%s is on another kernel, and files cannot be handed to a program there", e)
 	case s.Network == sandbox.NetworkPolicy:
 		return fmt.Errorf("%s is on another kernel, and our way out cannot be reached from there", e)
+	case s.Limits.AddressSpace > 0:
+		return fmt.Errorf("%s is on another kernel, and address space cannot be limited there; limit memory", e)
 	}
 	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
 		if f == nil {

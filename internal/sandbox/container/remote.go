@@ -107,6 +107,8 @@ func (e *engine) hearsay(ctx context.Context, id string, body createBody) (sandb
 		}
 		r.Inferred = append(r.Inferred, c.layer)
 	}
+	r.Inferred = append(r.Inferred, sandbox.LayerRlimits)
+	r.Evidence[sandbox.LayerRlimits] = "descriptors, processor time and core dumps; for the address space of each process stands the memory of all"
 	if len(wrong) > 0 {
 		return sandbox.Report{}, fmt.Errorf("%s made a container that is not as it was asked for: %s", e, strings.Join(wrong, ", "))
 	}

@@ -1,0 +1,85 @@
+package container
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// engines are the tiers of the engines that scripts/engines.sh has started, by name.
+func engines(t testing.TB) map[string]*Tier {
+	t.Helper()
+	found := map[string]*Tier{}
+	for name, variable := range map[string]string{"docker": "RINGFENCE_TEST_DOCKER", "podman": "RINGFENCE_TEST_PODMAN"} {
+		if socket := os.Getenv(variable); socket != "" {
+			found[name] = New(Options{Socket: socket, Runtime: Runtime(name), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: t.Name(), Init: testInit(t)})
+			found[name].o.Home = "/test/" + t.Name()
+		} else if os.Getenv("CI") == "true" {
+			t.Fatalf("needs %s: run scripts/engines.sh go test …", variable)
+		}
+	}
+	if len(found) == 0 {
+		t.Skip("needs RINGFENCE_TEST_DOCKER or RINGFENCE_TEST_PODMAN: run scripts/engines.sh go test …")
+	}
+	return found
+}
+
+var buildInit = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ringfence-init-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "init")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "./testdata/init")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return string(out), err
+	}
+	return path, os.Chmod(dir, 0o755)
+})
+
+// testInit returns the path of a static binary that calls Child.
+func testInit(t testing.TB) string {
+	t.Helper()
+	path, err := buildInit()
+	if err != nil {
+		t.Fatalf("building the init: %v\n%s", err, path)
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if path, err := buildInit(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(status)
+}
+
+// left lists the containers of a tier.
+func left(t testing.TB, tier *Tier) []listAnswer {
+	t.Helper()
+	e, err := tier.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := e.labelled(t.Context(), labelHome+"="+tier.o.home())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// nothingLeft fails if a container of the tier is still there, or a directory of
+// its set-up.
+func nothingLeft(t testing.TB, tier *Tier) {
+	t.Helper()
+	if list := left(t, tier); len(list) > 0 {
+		t.Errorf("%d containers are left: %v", len(list), list[0].Labels)
+	}
+	if dirs, _ := filepath.Glob(filepath.Join(tier.o.tempDir(), dirPrefix+"*")); tier.o.Dir != "" && len(dirs) > 0 {
+		t.Errorf("left of a set-up: %v", dirs)
+	}
+}
