@@ -22,6 +22,7 @@ func summary(kind string, body json.RawMessage) string {
 		Workspace string       `json:"workspace"`
 		Source    string       `json:"source"`
 		Tool      string       `json:"tool"`
+		Server    string       `json:"server"`
 		Verb      string       `json:"verb"`
 		Effects   []act.Effect `json:"effects"`
 		Verdict   string       `json:"verdict"`
@@ -47,9 +48,11 @@ func summary(kind string, body json.RawMessage) string {
 	}
 	switch kind {
 	case "session-start":
-		return fmt.Sprintf("%s in %s, policy %s, box: %v", show(b.Principal), show(b.Workspace), show(b.Source), b.Box)
+		return fmt.Sprintf("%s in %s, policy %s, box: %s", show(b.Principal), show(b.Workspace), show(b.Source), shortBox(b.Box))
 	case "session-end":
 		return show(b.Why)
+	case "box":
+		return show(words(b.Server, b.Ticket, strings.TrimPrefix(fmt.Sprint(b.Box), "box: ")))
 	case "request":
 		return show(words(b.Tool, effectsText(b.Effects)))
 	case "question":
@@ -61,11 +64,25 @@ func summary(kind string, body json.RawMessage) string {
 	case "answer":
 		return show(words(fmt.Sprintf("approved: %v", b.Approved), b.Code, list(b.By), b.Note))
 	case "decision":
-		return show(words(b.Verdict, b.Code, strings.Join(b.Rules, " "), fmt.Sprintf("box: %v", b.Box), b.Reason))
+		return show(words(b.Verdict, b.Code, strings.Join(b.Rules, " "), "box: "+shortBox(b.Box), b.Reason))
 	case "result":
 		return show(words("of "+b.Ticket+":", fmt.Sprintf("%d bytes", b.Size), strings.Join(b.Labels, " "), b.Error))
 	}
 	return show(string(body))
+}
+
+// shortBox is the tier of a box, and what it lacks, out of the line that is on
+// record; the entry "box" has the whole.
+func shortBox(box any) string {
+	text := strings.TrimPrefix(fmt.Sprint(box), "box: ")
+	parts := strings.Split(text, "; ")
+	short, _, _ := strings.Cut(parts[0], ":")
+	for _, p := range parts[1:] {
+		if strings.HasPrefix(p, "missing: ") || p == "permissive" {
+			short += "; " + p
+		}
+	}
+	return short
 }
 
 // words joins what is not empty.

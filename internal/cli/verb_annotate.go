@@ -20,6 +20,7 @@ import (
 	"ringfence/internal/mediator"
 	"ringfence/internal/policy"
 	"ringfence/internal/policy/draft"
+	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/paths"
 )
@@ -78,10 +79,12 @@ func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) err
 	if err != nil {
 		return err
 	}
-	boxes, err := newBoxes(f.workspace)
+	boxes, err := newBoxes(s, f.workspace, "")
 	if err != nil {
 		return err
 	}
+	// There is no session, and nothing that the server does is done for an agent.
+	boxes.Record = func(context.Context, string, sandbox.Report) error { return nil }
 	argv, err := boxes.Argv(server)
 	if err != nil {
 		return err
@@ -119,8 +122,8 @@ func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) err
 	}
 	d := drafted{name, file, report, draft.Format(a), doubts, nextSteps(f, server, a)}
 	return s.value(d, func() string {
-		return annotationText(a, doubts) + fmt.Sprintf("\nDraft of %s, %s, in %s\n(read with %s)\n\nIt decides nothing yet. Next:\n  - %s\n",
-			count(len(a.Tools), "tool"), count(len(doubts), "doubt"), file, report, strings.Join(d.Next, "\n  - "))
+		return annotationText(a, doubts) + fmt.Sprintf("\nDraft of %s, %s, in %s\n(read in a box: %s)\n\nIt decides nothing yet. Next:\n  - %s\n",
+			count(len(a.Tools), "tool"), count(len(doubts), "doubt"), file, shortBox(report), strings.Join(d.Next, "\n  - "))
 	})
 }
 

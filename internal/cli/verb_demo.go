@@ -32,12 +32,20 @@ func newDemo(s *streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			conf, _, err := settings()
+			if err != nil {
+				return err
+			}
+			tier, err := tierOf(s, conf.Box, "")
+			if err != nil {
+				return err
+			}
 			out := io.Writer(s.out)
 			if s.json {
 				out = io.Discard
 			}
 			o := demo.Options{
-				Program: self, Version: version, Path: paths.SearchPath(), Env: paths.ServerEnvironment(), Out: out,
+				Program: self, Tier: tier, Version: version, Path: paths.SearchPath(), Env: paths.ServerEnvironment(), Out: out,
 			}
 			if ask {
 				o.Person = func(ctx context.Context, q api.Question) (bool, error) { return askHere(ctx, s.err, q) }

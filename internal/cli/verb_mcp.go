@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 	"ringfence/internal/config"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator"
+	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/unboxed"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
@@ -31,7 +33,7 @@ import (
 type mcpFlags struct {
 	servers, policy, workspace string
 	persona, agent             string
-	ask                        string
+	ask, tier                  string
 	wait                       time.Duration
 }
 
@@ -54,6 +56,7 @@ func newMCP(s *streams) *cobra.Command {
 	c.Flags().StringVar(&f.servers, "servers", "", "`FILE` that lists the servers")
 	c.Flags().StringVar(&f.policy, "policy", "", "compiled constitution, a `DIR`; without it the default one applies")
 	c.Flags().StringVarP(&f.workspace, "workspace", "w", "", "`DIR` that the agent works in (default: the working directory)")
+	c.Flags().StringVar(&f.tier, "tier", "", "how servers are confined: native, container, or none (default: as configured)")
 	c.Flags().StringVar(&f.persona, "persona", "default", "persona of the agent")
 	c.Flags().StringVar(&f.agent, "agent", "mcp", "name of the agent")
 	c.Flags().StringVar(&f.ask, "ask", api.AskDesk, "desk, or never: deny what needs a person")
@@ -62,7 +65,7 @@ func newMCP(s *streams) *cobra.Command {
 }
 
 func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
-	m, done, err := openMediator(ctx, f, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	m, done, err := openMediator(ctx, s, f, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}
@@ -95,12 +98,12 @@ func interrupted(ctx context.Context) bool {
 
 // openMediator opens a session for the servers of a file and returns the
 // mediator that serves it, and what ends both.
-func openMediator(ctx context.Context, f mcpFlags, log *slog.Logger) (*mediator.Mediator, func() error, error) {
+func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger) (*mediator.Mediator, func() error, error) {
 	servers, err := readServers(f.servers, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	boxes, err := newBoxes(f.workspace)
+	boxes, err := newBoxes(s, f.workspace, f.tier)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,6 +130,9 @@ func openMediator(ctx context.Context, f mcpFlags, log *slog.Logger) (*mediator.
 	}
 	for _, note := range session.Opened().Notes {
 		log.WarnContext(ctx, note)
+	}
+	boxes.Record = func(ctx context.Context, server string, r sandbox.Report) error {
+		return session.RecordBox(ctx, server, "", r.String(), r)
 	}
 	m, err := mediator.New(mediator.Options{
 		Decider: session, Starter: boxes, Servers: servers, Log: log, Version: version,
@@ -204,11 +210,20 @@ func checkPaths(boxes mediator.Boxes, srv mediator.Server) error {
 	return nil
 }
 
-func newBoxes(workspace string) (mediator.Boxes, error) {
+// newBoxes is where servers run: in boxes of the one tier that is required.
+func newBoxes(s *streams, workspace, tier string) (mediator.Boxes, error) {
+	conf, _, err := settings()
+	if err != nil {
+		return mediator.Boxes{}, err
+	}
+	required, err := tierOf(s, conf.Box, tier)
+	if err != nil {
+		return mediator.Boxes{}, err
+	}
 	if workspace == "" {
 		workspace = "."
 	}
-	workspace, err := filepath.Abs(workspace)
+	workspace, err = filepath.Abs(workspace)
 	if err == nil {
 		workspace, err = filepath.EvalSymlinks(workspace)
 	}
@@ -223,8 +238,12 @@ func newBoxes(workspace string) (mediator.Boxes, error) {
 	if err != nil {
 		return mediator.Boxes{}, err
 	}
+	own, err := paths.EnsureHome()
+	if err != nil {
+		return mediator.Boxes{}, err
+	}
 	return mediator.Boxes{
-		Tier: unboxed.Tier{}, Workspace: workspace, Home: home, Program: self,
+		Tier: required, Unboxed: unboxed.Tier{}, Cache: paths.Caches(own), Workspace: workspace, Home: home, Program: self,
 		Path: paths.SearchPath(), Env: paths.ServerEnvironment(),
 	}, nil
 }
@@ -255,7 +274,7 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 			annotations = s.Ringfence.Builtin
 		}
 		r.Servers = append(r.Servers, api.ServerInfo{
-			Name: s.Name, Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations,
+			Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations,
 		})
 	}
 	return r, nil

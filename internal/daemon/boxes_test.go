@@ -18,7 +18,7 @@ func TestBoxes(t *testing.T) {
 	s := f.open(c)
 	ticket := look(t, s).ID
 	report := json.RawMessage(`{"tier":"native"}`)
-	if err := s.RecordBox(context.Background(), api.BoxRecord{Ticket: ticket, Box: "box: native", Report: report}); err != nil {
+	if err := s.RecordBox(context.Background(), "", ticket, "box: native", report); err != nil {
 		t.Fatal(err)
 	}
 	for what, bad := range map[string]api.BoxRecord{
@@ -30,7 +30,7 @@ func TestBoxes(t *testing.T) {
 		"without a report":     {Ticket: ticket, Box: "box: native"},
 		"of any length":        {Ticket: ticket, Box: strings.Repeat("x", maxBoxLine+1), Report: report},
 	} {
-		if err := s.RecordBox(context.Background(), bad); err == nil {
+		if err := s.RecordBox(context.Background(), bad.Server, bad.Ticket, bad.Box, bad.Report); err == nil {
 			t.Errorf("a box %s was recorded", what)
 		}
 	}

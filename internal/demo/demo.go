@@ -17,6 +17,7 @@ package demo
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,17 +30,18 @@ import (
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/llm/llmtest"
 	"ringfence/internal/mediator"
-	"ringfence/internal/sandbox/unboxed"
+	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/keychain"
 	"ringfence/internal/sys/paths"
 )
 
 // Options say how the story is told.
 type Options struct {
-	Program string   // our own program, absolute: it runs the built-in servers
-	Version string   // told to the record
-	Path    []string // where git is looked for
-	Env     []string // what servers get
+	Program string       // our own program, absolute: it runs the built-in servers
+	Tier    sandbox.Tier // makes the boxes that servers run in
+	Version string       // told to the record
+	Path    []string     // where git is looked for
+	Env     []string     // what servers get
 	// Person answers questions; nil is the scripted person.
 	Person func(ctx context.Context, q api.Question) (yes bool, err error)
 	Out    io.Writer
@@ -126,7 +128,7 @@ func (s *stage) tell(ctx context.Context) (_ Report, err error) {
 // work is the session of the agent.
 func (s *stage) work(ctx context.Context, client *api.Client) (string, error) {
 	boxes := mediator.Boxes{
-		Tier: unboxed.Tier{}, Workspace: s.workspace, Home: s.person, Program: s.o.Program, Path: s.o.Path, Env: s.o.Env,
+		Tier: s.o.Tier, Workspace: s.workspace, Home: s.person, Program: s.o.Program, Path: s.o.Path, Env: s.o.Env,
 	}
 	servers := []mediator.Server{
 		{Name: "filesystem", Ringfence: mediator.Settings{Builtin: "filesystem", Paths: []string{s.person}}},
@@ -140,11 +142,14 @@ func (s *stage) work(ctx context.Context, client *api.Client) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		open.Servers = append(open.Servers, api.ServerInfo{Name: srv.Name, Argv: argv, Dir: boxes.Dir(srv), Annotations: srv.Ringfence.Builtin})
+		open.Servers = append(open.Servers, api.ServerInfo{Name: srv.Name, Report: json.RawMessage(api.BoxFollows), Argv: argv, Dir: boxes.Dir(srv), Annotations: srv.Ringfence.Builtin})
 	}
 	session, err := client.OpenSession(ctx, open)
 	if err != nil {
 		return "", err
+	}
+	boxes.Record = func(ctx context.Context, server string, r sandbox.Report) error {
+		return session.RecordBox(ctx, server, "", r.String(), r)
 	}
 	m, err := mediator.New(mediator.Options{
 		Decider: session, Starter: boxes, Servers: servers, Version: s.o.Version,

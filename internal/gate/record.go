@@ -118,8 +118,12 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 // box is what confines the effect: the box of the server that carries it out,
 // where that was reported, else that of the session.
 func (d *draft) box() string {
+	server := d.run.Servers[d.req.Tool] // of VerbList; a tool's name has a full stop
 	if d.tool != nil {
-		if box := d.tool.server.confinedBy(); box != "" {
+		server = d.tool.server
+	}
+	if server != nil {
+		if box := server.confinedBy(); box != "" {
 			return box
 		}
 	}

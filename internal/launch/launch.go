@@ -24,14 +24,13 @@ import (
 	"time"
 
 	"ringfence/internal/act"
-	"ringfence/internal/daemon/api"
 	"ringfence/internal/sandbox"
 )
 
 // A Session decides and records. *api.Session is the one outside tests.
 type Session interface {
 	act.Decider
-	RecordBox(ctx context.Context, b api.BoxRecord) error
+	RecordBox(ctx context.Context, server, ticket, box string, report any) error
 }
 
 // A Denied is the error of a launch that the gate did not allow.
@@ -80,7 +79,7 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	s, err = granted(s, t)
 	if err == nil {
 		s.Confirm = func(r sandbox.Report) error {
-			if err := record(ctx, o.Session, t.ID, r); err != nil || o.Confirmed == nil {
+			if err := o.Session.RecordBox(ctx, "", t.ID, r.String(), r); err != nil || o.Confirmed == nil {
 				return err
 			}
 			return o.Confirmed(r)
@@ -120,9 +119,7 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 	if err := json.Unmarshal(t.Bytes, &e); err != nil {
 		return s, fmt.Errorf("%w: reading the ticket: %w", sandbox.ErrNotBuilt, err)
 	}
-	if len(t.Filter.LeaveOut) > 0 {
-		return s, fmt.Errorf("%w: the policy forbids %s, which is beneath what the box is given; give it less", sandbox.ErrNotBuilt, t.Filter.LeaveOut[0])
-	}
+	s.Denied = slices.Concat(s.Denied, t.Filter.LeaveOut)
 	was := asked(s)
 	if len(e.Argv) != len(was.Argv) || len(e.Read) != len(was.Read) || len(e.Write) != len(was.Write) || e.Later != was.Later {
 		return s, fmt.Errorf("%w: the ticket is not about this command", sandbox.ErrNotBuilt)
@@ -136,16 +133,6 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 		s.Workspace.Path = e.Write[len(s.ReadWrite)]
 	}
 	return s, nil
-}
-
-// record puts the box of a ticket on record. What was not built is recorded by the
-// outcome.
-func record(ctx context.Context, s Session, ticket string, r sandbox.Report) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encoding the report of a box: %w", err)
-	}
-	return s.RecordBox(ctx, api.BoxRecord{Ticket: ticket, Box: r.String(), Report: raw})
 }
 
 // finish hands in an outcome also when ctx has ended.

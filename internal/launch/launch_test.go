@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"ringfence/internal/act"
-	"ringfence/internal/daemon/api"
 	"ringfence/internal/sandbox"
 )
 
@@ -43,8 +42,8 @@ func (w *world) Finish(_ context.Context, _ act.Ticket, o act.Outcome) (act.Repl
 	return act.Reply{Body: o.Body}, nil
 }
 
-func (w *world) RecordBox(_ context.Context, b api.BoxRecord) error {
-	w.note("record " + b.Ticket + " " + b.Box)
+func (w *world) RecordBox(_ context.Context, _, ticket, box string, _ any) error {
+	w.note("record " + ticket + " " + box)
 	return w.boxErr
 }
 
@@ -93,7 +92,6 @@ func TestOrder(t *testing.T) {
 		"no program":               {world{verdict: act.Allow, tierErr: sandbox.ErrNotFound}, nil, []string{"decide", "build", "finish"}, sandbox.ErrNotFound},
 		"box not recorded":         {world{verdict: act.Allow, boxErr: full}, nil, []string{"decide", "build", confirmed, "finish"}, full},
 		"box not wanted":           {world{verdict: act.Allow}, full, []string{"decide", "build", confirmed, "finish"}, full},
-		"part must be left out":    {world{verdict: act.Allow, leaveOut: []string{"/w/private"}}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
 		"a ticket of another":      {world{verdict: act.Allow, bytes: `{"argv":["make","x"],"read":["/r"],"write":["/w"]}`}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
 		"a ticket with more":       {world{verdict: act.Allow, bytes: `{"argv":["make"],"read":["/r","/etc"],"write":["/w"]}`}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
 		"a ticket that is no JSON": {world{verdict: act.Allow, bytes: `x`}, nil, []string{"decide", "finish"}, sandbox.ErrNotBuilt},
@@ -116,13 +114,13 @@ func TestOrder(t *testing.T) {
 
 // TestResolvedRuns: L2.
 func TestResolvedRuns(t *testing.T) {
-	w := &world{verdict: act.Allow, bytes: `{"argv":["/usr/bin/make"],"dir":"/real/w","read":["/real/r"],"write":["/real/w"]}`}
+	w := &world{verdict: act.Allow, leaveOut: []string{"/real/w/private"}, bytes: `{"argv":["/usr/bin/make"],"dir":"/real/w","read":["/real/r"],"write":["/real/w"]}`}
 	r, err := Start(t.Context(), Options{Session: w, Tier: w}, spec())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := w.spec
-	if s.Argv[0] != "/usr/bin/make" || s.Dir != "/real/w" || s.Workspace.Path != "/real/w" || s.ReadOnly[0] != "/real/r" || len(s.ReadWrite) != 0 {
+	if s.Argv[0] != "/usr/bin/make" || s.Dir != "/real/w" || s.Workspace.Path != "/real/w" || s.ReadOnly[0] != "/real/r" || len(s.ReadWrite) != 0 || s.Denied[0] != "/real/w/private" {
 		t.Errorf("what runs is %+v", s)
 	}
 	res, reply, err := r.Finish(t.Context(), []byte("out"), nil, 7)

@@ -16,29 +16,34 @@ import (
 // Boxes is the [Starter] that starts servers in boxes of one tier.
 type Boxes struct {
 	Tier      sandbox.Tier
-	Workspace string   // absolute real path; the working directory of servers that name none
-	Home      string   // of the person, for "~/" in a path
-	Program   string   // our own program, absolute: it runs the built-in servers
-	Path      []string // where a command without a slash is looked for, in order
-	Env       []string // what every server gets, "KEY=value"; nothing else is inherited
+	Unboxed   sandbox.Tier // for servers that a person configured as unboxed; nil: they are refused
+	Workspace string       // absolute real path; the working directory of servers that name none
+	Home      string       // of the person, for "~/" in a path
+	Program   string       // our own program, absolute: it runs the built-in servers
+	Path      []string     // where a command without a slash is looked for, in order
+	Env       []string     // what every server gets, "KEY=value"; nothing else is inherited
+	Cache     string       // absolute; each server keeps its caches in a directory of its name there
+	// Record puts on record what confines a server, before it starts.
+	Record func(ctx context.Context, server string, r sandbox.Report) error
 }
 
 var _ Starter = Boxes{}
 
 // Start starts s. The box outlives ctx; it ends with Process.Kill.
 func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
-	argv, err := b.Argv(s)
+	spec, err := b.spec(s)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
 	}
-	spec := sandbox.Spec{
-		Argv: argv, Env: b.environment(s), Dir: b.Dir(s), Profile: sandbox.ProfileServer,
-		Workspace: sandbox.Workspace{Path: b.Workspace, Mode: sandbox.ReadWrite},
+	spec.Confirm = func(r sandbox.Report) error { return b.Record(ctx, s.Name, r) }
+	tier := b.Tier
+	if s.Ringfence.Unboxed {
+		tier = b.Unboxed
 	}
-	for _, p := range s.Ringfence.Paths {
-		spec.ReadWrite = append(spec.ReadWrite, b.absolute(p))
+	if tier == nil {
+		return nil, fmt.Errorf("starting server %s: it is configured as unboxed, and here every server is in a box", s.Name)
 	}
-	box, err := b.Tier.Start(context.WithoutCancel(ctx), spec)
+	box, err := tier.Start(context.WithoutCancel(ctx), spec)
 	if err != nil {
 		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
 	}

@@ -38,6 +38,9 @@ type Network string
 const (
 	NetworkNone   Network = ""       // no socket that leads out of the box
 	NetworkPolicy Network = "policy" // the socket Spec.Egress and nothing else
+	// NetworkOpen is the network of the machine, not held at all: for programs that
+	// a person said need it. The Report lists the network as missing.
+	NetworkOpen Network = "open"
 )
 
 // A Workspace is the directory a box works in. The zero Workspace is none.
@@ -287,7 +290,7 @@ func checkPath(what, p string) error {
 
 func (s Spec) checkNetwork() error {
 	switch s.Network {
-	case NetworkNone:
+	case NetworkNone, NetworkOpen:
 		if s.Egress != "" {
 			return errors.New("spec: a way out is given, but no network is asked for")
 		}
@@ -295,7 +298,7 @@ func (s Spec) checkNetwork() error {
 	case NetworkPolicy:
 		return checkPath("way out", s.Egress)
 	}
-	return fmt.Errorf("spec: network %q is none of \"\", \"policy\"", s.Network)
+	return fmt.Errorf("spec: network %q is none of \"\", \"policy\", \"open\"", s.Network)
 }
 
 func (s Spec) checkLimits() error {

@@ -22,11 +22,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"ringfence/internal/cli"
+	"ringfence/internal/sandbox/native"
 )
 
 // TestMain lets the test binary be ringfence when it is called by that name. So
 // "ringfence" is on the PATH of every test of this package.
 func TestMain(m *testing.M) {
+	native.Child()
 	testscript.Main(m, map[string]func(){
 		"ringfence": func() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})

@@ -130,9 +130,15 @@ func (s *Session) keep(server string, list []byte) {
 	s.lists[server] = list
 }
 
-// RecordBox puts on record what confines a program that is about to start. On
-// error it must not start.
-func (s *Session) RecordBox(ctx context.Context, b BoxRecord) error {
+// RecordBox puts on record what confines a program that is about to start: the
+// server of that name, or what the ticket allowed. box is one line, and report is
+// encoded as JSON. On error the program must not start.
+func (s *Session) RecordBox(ctx context.Context, server, ticket, box string, report any) error {
+	raw, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("recording a box: encoding its report: %w", err)
+	}
+	b := BoxRecord{Server: server, Ticket: ticket, Box: box, Report: raw}
 	l, id, err := s.owner(ctx)
 	if err == nil {
 		err = do(ctx, l, methodBox, boxParams{id, b}, nil)

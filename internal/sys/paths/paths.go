@@ -112,6 +112,9 @@ func Sessions(home string) string { return filepath.Join(home, "sessions") }
 // Policies holds bundles and the layers of the organisation and the user.
 func Policies(home string) string { return filepath.Join(home, "policies") }
 
+// Caches returns the directory in which each server of tools keeps its caches.
+func Caches(home string) string { return filepath.Join(home, "cache") }
+
 // ConfigFile is the configuration of the installation.
 func ConfigFile(home string) string { return filepath.Join(home, "config.json") }
 
