@@ -48,3 +48,15 @@
 //	chroot pivot_root mount setns unshare ptrace process_vm_writev
 //	io_uring_* open_by_handle_at           refused, as everywhere
 package hold
+
+// Options are what [Serve] goes by. The zero Options hold nothing.
+type Options struct {
+	Rules Rules
+	// OnDenial is told of each refusal that differs from those before, and again
+	// when it has come twice as often. It may be called at the same time by several
+	// goroutines, and must not block: the call that was refused waits for it.
+	OnDenial func(Denial)
+	// OnBirth is told the path of each repository that comes into being in the box,
+	// and its new path when it is moved: what is beneath is not held. Like OnDenial.
+	OnBirth func(path string)
+}

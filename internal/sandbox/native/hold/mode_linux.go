@@ -1,0 +1,86 @@
+package hold
+
+import "golang.org/x/sys/unix"
+
+// changeMode performs what changes the mode of the file at path. No right of
+// Landlock is about modes: it is never passed on.
+func (w *worker) changeMode(dirfd int32, at uint64, mode uint32, flags int) answer {
+	if flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return refuse(unix.EINVAL)
+	}
+	path, e := w.string(at)
+	if e != 0 {
+		return refuse(e)
+	}
+	if path == "" && flags&unix.AT_EMPTY_PATH != 0 {
+		return w.changeModeOf(dirfd, mode)
+	}
+	t, via, e := w.find(dirfd, path, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
+	if e != 0 {
+		return refuse(e)
+	}
+	return w.setMode(t, via, mode)
+}
+
+// changeModeOf is for a file that is open.
+func (w *worker) changeModeOf(fd int32, mode uint32) answer {
+	handle, e := w.start(fd, 0)
+	if e != 0 {
+		return refuse(e)
+	}
+	t, e := w.thing(handle)
+	if e != 0 {
+		return refuse(e)
+	}
+	return w.setMode(t, nil, mode)
+}
+
+func (w *worker) setMode(t thing, via []spot, mode uint32) answer {
+	if !stillWaits(w.listener, w.n.id) {
+		return refuse(unix.ESRCH) // nobody hears it
+	}
+	if t.isLink() {
+		return refuse(unix.EOPNOTSUPP)
+	}
+	w.order.RLock()
+	defer w.order.RUnlock()
+	if a, held := w.changes(t, via); held {
+		return a
+	}
+	return result(unix.Fchmodat(w.fds, itoa(t.handle), mode&modeBits, 0))
+}
+
+// changes asks the rules about a change of t, and of the links that led there.
+func (w *worker) changes(t thing, via []spot) (a answer, held bool) {
+	paths := []string{t.path}
+	for _, s := range via {
+		paths = append(paths, s.path())
+	}
+	for _, p := range paths {
+		if v := w.judge.check(Change, p, false, w); v.Held() {
+			return w.deny(Change, p, v), true
+		}
+	}
+	return answer{}, false
+}
+
+// truncate performs truncate(2).
+func (w *worker) truncate(at, size uint64) answer {
+	path, e := w.string(at)
+	if e != 0 {
+		return pass
+	}
+	t, via, e := w.find(unix.AT_FDCWD, path, true)
+	if e != 0 || !w.inside(t.path) {
+		return pass
+	}
+	if !stillWaits(w.listener, w.n.id) {
+		return refuse(unix.ESRCH) // nobody hears it
+	}
+	w.order.RLock()
+	defer w.order.RUnlock()
+	if a, held := w.changes(t, via); held {
+		return a
+	}
+	return result(unix.Truncate(w.self+"/fd/"+itoa(t.handle), int64(size)))
+}

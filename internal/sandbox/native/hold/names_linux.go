@@ -1,0 +1,165 @@
+package hold
+
+import "golang.org/x/sys/unix"
+
+// create performs what makes the file at path, for a caller who gives it relative
+// to dirfd. whole says that it is a link.
+func (w *worker) create(dirfd int32, path string, whole bool, perform func(s spot) error) answer {
+	s, e := w.parent(dirfd, path)
+	if e != 0 || s.base == "" || !w.inside(s.real) {
+		return pass
+	}
+	if !stillWaits(w.listener, w.n.id) {
+		return refuse(unix.ESRCH) // nobody hears it
+	}
+	w.order.RLock()
+	defer w.order.RUnlock()
+	var v Verdict
+	if s.base != "." && s.base != ".." {
+		v = w.judge.check(Make, s.path(), whole, w)
+	}
+	if v.Held() {
+		if _, there := w.kind(s); there {
+			return refuse(unix.EEXIST)
+		}
+		return w.deny(Make, s.path(), v)
+	}
+	err := perform(s)
+	if err == nil && v.Born != "" {
+		w.birth(v.Born, s)
+	}
+	return result(err)
+}
+
+// deny refuses what v says is held.
+func (w *worker) deny(op Op, path string, v Verdict) answer {
+	w.denials.add(op, path, v.Rule)
+	return refuse(unix.EPERM)
+}
+
+// birth remembers what came into being by making s. A repository in a directory
+// that was empty takes the directory along: all that will be in it is the box's own.
+func (w *worker) birth(born string, s spot) {
+	if born == s.path() && s.base == gitDir && w.judge.root(s.real) != s.real && w.only(s) {
+		born = s.real
+	}
+	w.born.add(born)
+}
+
+// only reports whether s is all there is in its directory.
+func (w *worker) only(s spot) bool {
+	fd, err := unix.Openat(s.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	found := 0
+	err = entries(fd, func(name string, _ uint8) bool {
+		found++
+		return name == s.base && found == 1
+	})
+	return err == nil && found == 1
+}
+
+func (w *worker) makeDir(dirfd int32, at uint64, mode uint32) answer {
+	path, e := w.string(at)
+	if e != 0 {
+		return pass
+	}
+	mask, e := w.umask(opening{flags: unix.O_CREAT})
+	if e != 0 {
+		return refuse(e)
+	}
+	return w.create(dirfd, path, false, func(s spot) error { return unix.Mkdirat(s.dir, s.name, mode&modeBits&^mask) })
+}
+
+func (w *worker) makeNode(dirfd int32, at uint64, mode, device uint32) answer {
+	path, e := w.string(at)
+	if e != 0 {
+		return pass
+	}
+	mask, e := w.umask(opening{flags: unix.O_CREAT})
+	if e != 0 {
+		return refuse(e)
+	}
+	return w.create(dirfd, path, false, func(s spot) error { return unix.Mknodat(s.dir, s.name, mode&^mask, int(device)) })
+}
+
+func (w *worker) makeLink(targetAt uint64, dirfd int32, at uint64) answer {
+	target, e := w.string(targetAt)
+	if e != 0 {
+		return pass
+	}
+	path, e := w.string(at)
+	if e != 0 {
+		return pass
+	}
+	return w.create(dirfd, path, true, func(s spot) error { return unix.Symlinkat(target, s.dir, s.name) })
+}
+
+const removeDir = unix.AT_REMOVEDIR
+
+func (w *worker) remove(dirfd int32, at uint64, flags int) answer {
+	path, e := w.string(at)
+	if e != 0 {
+		return pass
+	}
+	s, e := w.parent(dirfd, path)
+	if e != 0 || s.base == "" || !w.inside(s.real) {
+		return pass
+	}
+	if !stillWaits(w.listener, w.n.id) {
+		return refuse(unix.ESRCH) // nobody hears it
+	}
+	w.order.RLock()
+	defer w.order.RUnlock()
+	if s.base != "." && s.base != ".." {
+		if v := w.judge.check(Remove, s.path(), false, w); v.Held() {
+			if _, there := w.kind(s); !there {
+				return refuse(unix.ENOENT)
+			}
+			return w.deny(Remove, s.path(), v)
+		}
+	}
+	err := unix.Unlinkat(s.dir, s.name, flags)
+	if err == nil {
+		w.born.removed(s.path())
+	}
+	return result(err)
+}
+
+// link performs link(2). The file keeps its first name: if that is held, so would
+// its content have to be under the second.
+func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, flags int) answer {
+	oldPath, e := w.string(oldAt)
+	if e != 0 || flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return pass
+	}
+	newPath, e := w.string(newAt)
+	if e != 0 {
+		return pass
+	}
+	t, e := w.linked(oldDir, oldPath, flags)
+	if e != 0 {
+		return pass
+	}
+	return w.create(newDir, newPath, false, func(s spot) error {
+		if v := w.judge.check(Link, t.path, false, w); v.Held() {
+			return w.deny(Link, t.path, v).err
+		}
+		return unix.Linkat(w.fds, itoa(t.handle), s.dir, s.name, unix.AT_SYMLINK_FOLLOW)
+	})
+}
+
+// linked finds the file that gets a second name.
+func (w *worker) linked(dirfd int32, path string, flags int) (thing, unix.Errno) {
+	if path == "" && flags&unix.AT_EMPTY_PATH != 0 {
+		handle, e := w.start(dirfd, 0)
+		if e != 0 {
+			return thing{}, e
+		}
+		return w.thing(handle)
+	}
+	t, _, e := w.find(dirfd, path, flags&unix.AT_SYMLINK_FOLLOW != 0)
+	return t, e
+}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package hold
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The structures of include/uapi/linux/seccomp.h.
+
+// notification is struct seccomp_notif.
+type notification struct {
+	id    uint64
+	pid   uint32 // of the thread, in our PID namespace; 0 if it is not in it
+	flags uint32
+	nr    int32
+	arch  uint32
+	ip    uint64
+	args  [6]uint64
+}
+
+// response is struct seccomp_notif_resp.
+type response struct {
+	id    uint64
+	value int64
+	err   int32
+	flags uint32
+}
+
+// addition is struct seccomp_notif_addfd.
+type addition struct {
+	id       uint64
+	flags    uint32
+	ours     uint32
+	theirs   uint32
+	newFlags uint32
+}
+
+// What x/sys/unix lacks of the same file.
+const (
+	ioctlIDValid  = 0x40082102
+	ioctlAddFD    = 0x40182103
+	ioctlSetFlags = 0x40082104
+)
+
+// receive blocks until a thread waits for an answer. ENOENT: it died meanwhile, or,
+// from Linux 6.11, nobody is left.
+func receive(listener int, n *notification) unix.Errno {
+	*n = notification{}
+	_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(n)))
+	return e
+}
+
+func send(listener int, r *response) unix.Errno {
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
+	return e
+}
+
+// stillWaits reports whether the thread behind id waits for its answer, so that
+// what was read by its number was read of it.
+func stillWaits(listener int, id uint64) bool {
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), ioctlIDValid, uintptr(unsafe.Pointer(&id)))
+	return e == 0
+}
+
+// give answers with a descriptor: that of ours, in the table of the thread that
+// waits (Linux 5.14).
+func give(listener int, a *addition) unix.Errno {
+	a.flags = unix.SECCOMP_ADDFD_FLAG_SEND
+	_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlAddFD, uintptr(unsafe.Pointer(a)))
+	return e
+}
+
+// wakeHere asks the kernel to run who waits on the processor that answers (Linux
+// 6.6): both wait for each other anyway.
+func wakeHere(listener int) {
+	// An older kernel is slower, and that is all.
+	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+}
+
+// readMemory copies from address at of thread tid into b, up to the first page
+// that cannot be read, and returns how much it copied.
+func readMemory(tid int, at uint64, b []byte) (int, unix.Errno) {
+	local := unix.Iovec{Base: &b[0]}
+	local.SetLen(len(b))
+	remote := unix.RemoteIovec{Base: uintptr(at), Len: len(b)}
+	n, _, e := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(tid),
+		uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+	return int(n), e
+}

@@ -1,0 +1,170 @@
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"ringfence/internal/act/places"
+)
+
+// Rules say what is held. All paths are absolute, clean, and without symbolic
+// links. The zero Rules hold nothing, for nothing is writable.
+type Rules struct {
+	// Writable are the trees whose changes the host sees. What is elsewhere is not
+	// the business of this package.
+	Writable []string
+	// Held are paths in these trees that can be neither made nor changed nor
+	// removed nor moved, nor can what is beneath them, nor can the directories above
+	// them be moved.
+	Held []string
+	// Later lifts the hold on what the host runs later; then only Held is held.
+	Later bool
+	// Home is the home of the person, for the places that are there; "" is none.
+	Home string
+}
+
+// An Op is what a call is about to do to a path.
+type Op uint8
+
+// The operations. A call that has several is checked for each.
+const (
+	Make     Op = iota // it comes into being, empty
+	Change             // its content or its mode changes
+	Remove             // it is unlinked
+	MoveAway           // it is renamed to something else
+	MoveHere           // something else is renamed to it, as it is
+	Link               // it gets a second name, under which it could be changed
+)
+
+var opNames = [...]string{Make: "create", Change: "write", Remove: "delete", MoveAway: "rename", MoveHere: "rename", Link: "link"}
+
+// String returns the name of o as it stands in denials: "create", "write",
+// "delete", "rename" or "link".
+func (o Op) String() string { return opNames[o] }
+
+// A Verdict is what the rules say of one operation on one path.
+type Verdict struct {
+	// Rule says for people why the operation is refused; "" if it is not.
+	Rule string
+	// Born, if not "", is the repository that comes into being: its configuration
+	// and hooks are the box's own, and are not held.
+	Born string
+}
+
+// Held reports whether the operation is refused.
+func (v Verdict) Held() bool { return v.Rule != "" }
+
+// A Look tells what only the file system knows. Paths are real.
+type Look interface {
+	// Exists reports whether there is anything at path, a dangling link included.
+	Exists(path string) bool
+	// Born reports whether path is, or is beneath, something that came into being
+	// in this box as a repository of its own.
+	Born(path string) bool
+}
+
+// Validate reports the first thing in r that cannot be.
+func (r Rules) Validate() error {
+	for _, list := range [...][]string{r.Writable, r.Held} {
+		for _, p := range list {
+			if !path.IsAbs(p) || path.Clean(p) != p {
+				return fmt.Errorf("held files: %q is not a clean absolute path", p)
+			}
+		}
+	}
+	if r.Home != "" && (!path.IsAbs(r.Home) || path.Clean(r.Home) != r.Home) {
+		return errors.New("held files: the home is not a clean absolute path")
+	}
+	return nil
+}
+
+// Check says whether op may be done to the file name in the real directory dir.
+// With whole, what comes or goes is a directory with all that is in it, or a
+// symbolic link, which may lead to one. It is pure but for look, which is asked only
+// where names do not decide.
+func (r Rules) Check(op Op, dir, name string, whole bool, look Look) Verdict {
+	return newJudge(r).check(op, join(dir, name), whole, look)
+}
+
+// A judge is Rules made ready to be asked often.
+type judge struct {
+	Rules
+	held []string // folded
+}
+
+func newJudge(r Rules) *judge {
+	j := &judge{Rules: r}
+	for _, h := range r.Held {
+		j.held = append(j.held, places.Fold(h))
+	}
+	return j
+}
+
+// root returns the smallest writable tree that p is in, "" if in none.
+func (j *judge) root(p string) string {
+	best := ""
+	for _, w := range j.Writable {
+		if len(w) > len(best) && places.Beneath(p, w) {
+			best = w
+		}
+	}
+	return best
+}
+
+func (j *judge) check(op Op, p string, whole bool, look Look) Verdict {
+	root := j.root(p)
+	if root == "" {
+		return Verdict{}
+	}
+	if len(j.held) > 0 {
+		folded := places.Fold(p)
+		for i, h := range j.held {
+			if places.Beneath(folded, h) {
+				return Verdict{Rule: "this box holds " + j.Held[i]}
+			}
+			if places.Beneath(h, folded) && (whole || op == Remove || op == MoveAway) {
+				return Verdict{Rule: "this box holds " + j.Held[i] + ", which is beneath it"}
+			}
+		}
+	}
+	if j.Later {
+		return Verdict{}
+	}
+	v := j.checkLater(op, root, p, whole, look)
+	if v.Held() && look.Born(p) {
+		return Verdict{}
+	}
+	return v
+}
+
+// checkLater applies the tables of package places, and what makes a repository.
+func (j *judge) checkLater(op Op, root, p string, whole bool, look Look) Verdict {
+	dir, name := path.Split(p)
+	name = strings.ToLower(name)
+	if name == gitDir || len(name) > len(gitDir) && places.Fold(name) == gitDir {
+		return checkGit(op, p, whole, look)
+	}
+	why, held := places.Roots{Home: j.Home, Workspace: root}.Held(p, whole)
+	if !held {
+		why, held = heldInShape(root, p, whole, look)
+	}
+	if held {
+		return Verdict{Rule: "files that the host runs later are held: " + why}
+	}
+	if shapeNames[name] {
+		return checkShape(op, strings.TrimSuffix(dir, "/"), p, look)
+	}
+	if op == Make && !whole && isWorktree(dir, look) && !look.Exists(p) {
+		return Verdict{Born: p}
+	}
+	return Verdict{}
+}
+
+func join(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}

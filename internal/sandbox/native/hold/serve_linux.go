@@ -1,0 +1,233 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// workers is how many calls are performed at once. What can block for long does
+// not occupy one.
+const workers = 6
+
+// Serve performs what the program's filter notifies through listener, until nobody
+// is left who could: then it returns nil. It takes listener over. An error means that
+// calls are no longer answered: the box must be killed.
+//
+// It runs in pid 1 of the box, started as its program was: in the same mount
+// namespace and root, under the same user, with the umask that the program starts
+// with (which it sets to 0 for this process), and with the right to look into any
+// process of the box (CAP_SYS_PTRACE of its user namespace, and a Landlock domain
+// that the program's is nested in).
+//
+// When ctx ends it returns its cause; calls are then refused.
+func Serve(ctx context.Context, listener int, o Options) error {
+	s, err := newServer(listener, o)
+	if err != nil {
+		return errors.Join(err, unix.Close(listener))
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return errors.Join(fmt.Errorf("serving held files: %w", err), s.close())
+	}
+	var failure atomic.Pointer[error]
+	rouse := func() {
+		// The counter cannot overflow: this is called a few times.
+		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+	stop := context.AfterFunc(ctx, func() { s.ended.Store(true); rouse() })
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			if err := (&worker{server: s}).run(); err != nil {
+				failure.CompareAndSwap(nil, &err)
+				rouse()
+			}
+		})
+	}
+	err = s.watch(wake)
+	stop()
+	if f := failure.Load(); f != nil {
+		err = errors.Join(err, *f)
+	}
+	// A worker that waits for a call cannot be woken where the kernel does not do it
+	// (before 6.11), nor while there are programs left.
+	go func() {
+		running.Wait()
+		_ = s.close()
+		unix.Close(wake)
+	}()
+	if err == nil && s.ended.Load() {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// A server is what the workers share.
+type server struct {
+	listener int
+	judge    *judge
+	born     births
+	denials  denials
+	mask     mask
+	// order is held by who renames a directory, and shared by who does anything
+	// else: what a path was judged to be, it still is when the call is performed.
+	order sync.RWMutex
+	// proc and fds are handles of /proc and of our own descriptors in it, and self
+	// is the name of our directory there.
+	proc, fds int
+	self      string
+	ended     atomic.Bool
+}
+
+func newServer(listener int, o Options) (*server, error) {
+	if err := o.Rules.Validate(); err != nil {
+		return nil, err
+	}
+	s := &server{listener: listener, judge: newJudge(o.Rules), proc: -1, fds: -1}
+	s.born.tell, s.born.at = o.OnBirth, map[string]identity{}
+	s.denials.tell = o.OnDenial
+	s.self = "/proc/" + strconv.Itoa(os.Getpid())
+	var err error
+	if s.proc, err = unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("serving held files: opening /proc: %w", err)
+	}
+	if s.fds, err = unix.Open(s.self+"/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("serving held files: opening %s/fd: %w", s.self, err), unix.Close(s.proc))
+	}
+	s.mask.first = uint32(unix.Umask(0))
+	wakeHere(listener)
+	return s, nil
+}
+
+func (s *server) close() error {
+	return errors.Join(unix.Close(s.listener), unix.Close(s.proc), unix.Close(s.fds))
+}
+
+// watch returns when nobody is left to serve, or wake is readable.
+func (s *server) watch(wake int) error {
+	for {
+		fds := []unix.PollFd{{Fd: int32(s.listener)}, {Fd: int32(wake), Events: unix.POLLIN}}
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("serving held files: waiting for calls: %w", err)
+		}
+		return nil
+	}
+}
+
+// alone reports whether nobody is left who could call.
+func (s *server) alone() bool {
+	fds := []unix.PollFd{{Fd: int32(s.listener)}}
+	_, err := unix.Poll(fds, 0)
+	return err == nil && fds[0].Revents&unix.POLLHUP != 0
+}
+
+// Exists implements [Look].
+func (s *server) Exists(path string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(unix.AT_FDCWD, path, &st, unix.AT_SYMLINK_NOFOLLOW)
+	// What cannot be looked at is there.
+	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR)
+}
+
+// Born implements [Look].
+func (s *server) Born(path string) bool { return s.born.is(path) }
+
+// A worker serves one call after the other.
+type worker struct {
+	*server
+	n    notification
+	open []int // handles of this call
+	text [maxPath]byte
+}
+
+func (w *worker) run() error {
+	for {
+		switch e := receive(w.listener, &w.n); e {
+		case 0:
+			w.serve()
+		case unix.EINTR:
+		case unix.ENOENT:
+			if w.alone() {
+				return nil
+			}
+		default:
+			return fmt.Errorf("serving held files: receiving a call: %w", e)
+		}
+	}
+}
+
+func (w *worker) serve() {
+	a := refuse(unix.EPERM)
+	if call, ok := calls[w.n.nr]; ok && w.n.arch == nativeArch && w.n.pid != 0 && !w.ended.Load() {
+		a = call(w)
+	}
+	w.reply(w.n.id, a)
+	for _, fd := range w.open {
+		unix.Close(fd)
+	}
+	w.open = w.open[:0]
+}
+
+// An answer is what a caller gets. The zero answer is a call that succeeded with 0.
+type answer struct {
+	err     unix.Errno
+	passOn  bool // the kernel performs the call itself
+	none    bool // it will be answered later
+	gives   bool // fd is what the caller gets, and is closed here
+	fd      int
+	cloexec bool
+}
+
+func refuse(e unix.Errno) answer { return answer{err: e} }
+
+var (
+	pass   = answer{passOn: true}
+	parked = answer{none: true}
+)
+
+// result is the answer for a call that we performed.
+func result(err error) answer {
+	if err == nil {
+		return answer{}
+	}
+	if e, ok := errors.AsType[unix.Errno](err); ok {
+		return refuse(e)
+	}
+	return refuse(unix.EPERM)
+}
+
+func (s *server) reply(id uint64, a answer) {
+	if a.none {
+		return
+	}
+	if a.gives {
+		add := addition{id: id, ours: uint32(a.fd)}
+		if a.cloexec {
+			add.newFlags = unix.O_CLOEXEC
+		}
+		e := give(s.listener, &add)
+		unix.Close(a.fd)
+		if e == 0 || e == unix.ENOENT {
+			return
+		}
+		a.err = e
+	}
+	r := response{id: id, err: -int32(a.err)}
+	if a.passOn {
+		r.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
+	}
+	// ENOENT: the caller died. Anything else leaves it waiting, which is not letting
+	// it through.
+	_ = send(s.listener, &r)
+}
