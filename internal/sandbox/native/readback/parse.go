@@ -129,6 +129,9 @@ const nameColumn = 26
 
 // parseLimits reads /proc/<pid>/limits, proc_pid_limits(5).
 func parseLimits(text string) (map[string]Limit, error) {
+	if text == "" { // what the kernel writes of a process that was reaped meanwhile
+		return nil, ErrGone
+	}
 	limits := map[string]Limit{}
 	header := true
 	for line := range strings.Lines(text) {

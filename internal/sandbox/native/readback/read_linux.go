@@ -3,8 +3,8 @@ package readback
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -120,6 +120,9 @@ func (d process) facts(pid int) (Facts, error) {
 		{"cgroups", func() (err error) { f.Cgroups, err = parsed(d, "cgroup", parseCgroups); return }},
 		{"mounts", func() (err error) { f.Mounts, err = parsed(d, "mountinfo", parseMounts); return }},
 		{"root", func() (err error) { f.Root, err = d.link("root"); return }},
+		// Last, because of all these a process that ends loses its directories first
+		// (kernel/exit.c, do_exit), before it shows as a zombie: with this there, what
+		// was read before is whole.
 		{"cwd", func() (err error) { f.Cwd, err = d.link("cwd"); return }},
 	} {
 		err := part.read()
@@ -128,36 +131,14 @@ func (d process) facts(pid int) (Facts, error) {
 			continue
 		}
 		if err != nil {
-			return Facts{}, d.orGone(err)
+			return Facts{}, gone(err)
 		}
-	}
-	// A process that died while it was read leaves some parts empty without an error.
-	if _, _, err := d.status(); err != nil {
-		return Facts{}, err
 	}
 	return f, nil
 }
 
-// orGone returns ErrGone instead of err when that is the reason for it: a zombie has
-// no namespaces and no mounts, and different files say so differently.
-func (d process) orGone(err error) error {
-	if _, _, e := d.status(); errors.Is(e, ErrGone) {
-		return e
-	}
-	return err
-}
-
 func (d process) status() (f Facts, owner uint32, err error) {
-	file, err := d.open("status")
-	if err != nil {
-		return Facts{}, 0, err
-	}
-	defer file.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return Facts{}, 0, gone(err)
-	}
-	text, err := slurp(file)
+	text, owner, err := d.read("status")
 	if err != nil {
 		return Facts{}, 0, err
 	}
@@ -168,7 +149,7 @@ func (d process) status() (f Facts, owner uint32, err error) {
 	if f.State == 'Z' || f.State == 'X' {
 		return Facts{}, 0, fmt.Errorf("%w (state %c)", ErrGone, f.State)
 	}
-	return f, st.Uid, nil
+	return f, owner, nil
 }
 
 // dumpable tells from the owner of the files under /proc/<pid>: those of a process
@@ -206,53 +187,65 @@ func (d process) namespaces() (map[string]uint64, error) {
 }
 
 func parsed[T any](d process, name string, parse func(string) (T, error)) (T, error) {
-	var zero T
-	file, err := d.open(name)
+	text, _, err := d.read(name)
 	if err != nil {
-		return zero, err
-	}
-	defer file.Close()
-	text, err := slurp(file)
-	if err != nil {
+		var zero T
 		return zero, err
 	}
 	return parse(text)
 }
 
-func (d process) open(name string) (*os.File, error) {
+// read returns the text and the owner of a file in d.
+func (d process) read(name string) (text string, owner uint32, err error) {
 	fd, err := unix.Openat(int(d), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, gone(err))
+		return "", 0, fmt.Errorf("%s: %w", name, gone(err))
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", 0, fmt.Errorf("%s: %w", name, gone(err))
+	}
+	buf := make([]byte, 0, 8<<10)
+	for len(buf) <= maxFile {
+		if cap(buf)-len(buf) < 4<<10 {
+			buf = slices.Grow(buf, cap(buf))
+		}
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return "", 0, fmt.Errorf("%s: %w", name, gone(err))
+		case n == 0:
+			return string(buf), st.Uid, nil
+		default:
+			buf = buf[:len(buf)+n]
+		}
+	}
+	return "", 0, fmt.Errorf("%s: longer than %d bytes", name, maxFile)
 }
+
+// maxLink is the longest target of a link that the kernel prints: a page.
+const maxLink = 64 << 10
 
 func (d process) link(name string) (string, error) {
-	buf := make([]byte, 64<<10) // longer than any path that the kernel prints
-	n, err := unix.Readlinkat(int(d), name, buf)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+	for size := 256; size <= maxLink; size *= 16 {
+		buf := make([]byte, size)
+		n, err := unix.Readlinkat(int(d), name, buf)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
 	}
-	if n == len(buf) {
-		return "", fmt.Errorf("%s: the path is too long", name)
-	}
-	return string(buf[:n]), nil
+	return "", fmt.Errorf("%s: its target is longer than %d bytes", name, maxLink)
 }
 
-func slurp(f *os.File) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return "", gone(err)
-	}
-	if len(text) > maxFile {
-		return "", fmt.Errorf("%s: longer than %d bytes", f.Name(), maxFile)
-	}
-	return string(text), nil
-}
-
-// gone turns what the kernel says of a process that was reaped into ErrGone.
+// gone turns what the kernel says of a process that has ended into ErrGone. EINVAL is
+// what mountinfo answers when its mounts are given up, ENOENT what links answer.
 func gone(err error) error {
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return err

@@ -22,7 +22,8 @@ import (
 	"strings"
 )
 
-// ErrGone is wrapped by errors about a process that has ended.
+// ErrGone is wrapped by errors about a process that has ended, or that /proc does not
+// show to us at all (hidepid).
 var ErrGone = errors.New("the process has ended")
 
 // The modes of seccomp, as Facts.Seccomp.
