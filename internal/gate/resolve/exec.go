@@ -77,9 +77,11 @@ func (v View) execProgram(e *Exec) ([]act.Effect, error) {
 		return nil, valueError(noProgram, "/argv/0", e.Argv[0])
 	}
 	if err != nil {
-		// A shell that is given what cannot be read beforehand is a program like any
-		// other: a policy that lets it run lets it run anything, in that box.
-		if !slices.Contains(shells, path.Base(program)) || !slices.Contains(v.Path, path.Dir(program)) {
+		// A shell that is given what cannot be read beforehand, or a program that
+		// hides what it runs, is here a program like any other: a policy that lets it
+		// run lets it run anything, in that box.
+		_, hides := hidesCommand[path.Base(program)]
+		if !hides && !slices.Contains(shells, path.Base(program)) || !slices.Contains(v.Path, path.Dir(program)) {
 			return nil, valueError(err, "/argv", strings.Join(e.Argv, " "))
 		}
 		c.effects = nil
