@@ -1,48 +1,367 @@
 package native
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
 )
 
+// ordinary is the user that all tests run as once more when they are run as root.
+const ordinary = 65534
+
 func TestMain(m *testing.M) {
 	Child()
-	os.Exit(m.Run())
+	status := m.Run()
+	if status == 0 && os.Getuid() == 0 && !slices.ContainsFunc(os.Args, isBench) {
+		status = again()
+	}
+	os.Exit(status)
 }
+
+func isBench(arg string) bool {
+	return strings.HasPrefix(arg, "-test.bench=") || strings.HasPrefix(arg, "-test.fuzz=") || strings.HasPrefix(arg, "-test.list=")
+}
+
+// again runs all tests as an ordinary user.
+func again() int {
+	dir, err := os.MkdirTemp("", "native-")
+	if err == nil {
+		err = os.Chown(dir, ordinary, ordinary)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.Command(self, slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool {
+		return strings.HasPrefix(a, "-test.coverprofile") || strings.HasPrefix(a, "-test.testlogfile") || strings.HasPrefix(a, "-test.gocoverdir")
+	})...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	fmt.Printf("as user %d:\n", ordinary)
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "as an ordinary user:", err)
+		return 1
+	}
+	return 0
+}
+
+// kinds are the two kinds of boxes.
+var kinds = map[string]Tier{"full": {}, "plain": {fault: fault{plain: true}}}
 
 func sh(script string) sandbox.Spec {
-	return sandbox.Spec{
-		Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"},
-	}
+	return sandbox.Spec{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}
 }
 
-func run(t *testing.T, s sandbox.Spec, stdin string) sandbox.Output {
+func run(t *testing.T, tier Tier, s sandbox.Spec, stdin string) sandbox.Output {
 	t.Helper()
-	out, err := sandbox.Run(t.Context(), Tier{}, s, []byte(stdin))
+	out, err := sandbox.Run(t.Context(), tier, s, []byte(stdin))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func TestFirst(t *testing.T) {
-	out := run(t, sh("id; ls -la /; cat /proc/self/mountinfo; ls /proc; echo $$; mount"), "")
-	t.Logf("%s\n%s\n%v\n%v", out.Stdout, out.Stderr, out.Exit, out.Report)
-	for k, v := range out.Report.Evidence {
-		t.Log(k, ": ", v)
-	}
-}
-
-func TestPlain(t *testing.T) {
-	s := sh("id; ls / /usr | head -3; cat /etc/passwd | head -1; cat /etc/shadow; touch /tmp/x; echo $$; kill -0 1; ls /proc; (sleep 100 & setsid sleep 101 & ) ")
-	out, err := sandbox.Run(t.Context(), Tier{fault: fault{plain: true}}, s, nil)
+// dir returns a temporary directory by its real path, which everybody can pass.
+func dir(t *testing.T) string {
+	t.Helper()
+	real, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s\n%s\n%v\n%v", out.Stdout, out.Stderr, out.Exit, out.Report)
-	for k, v := range out.Report.Evidence {
-		t.Log(k, ": ", v)
+	return real
+}
+
+func TestReportIsWhatTheProgramSees(t *testing.T) {
+	layers := []string{
+		sandbox.LayerUserNamespace, sandbox.LayerMountNamespace, sandbox.LayerPIDNamespace, sandbox.LayerNetworkNamespace,
+		sandbox.LayerIPCNamespace, sandbox.LayerUTSNamespace, sandbox.LayerCgroupNamespace, sandbox.LayerUnprivileged,
+		sandbox.LayerLandlock, sandbox.LayerSeccomp, sandbox.LayerNoNewPrivileges, sandbox.LayerNoCapabilities, sandbox.LayerRlimits,
+	}
+	script := `grep -E '^(Seccomp|NoNewPrivs|Cap...):' /proc/self/status | tr -d '\n\t'; for n in user mnt pid net ipc uts cgroup; do readlink /proc/self/ns/$n; done`
+	out := run(t, Tier{}, sh(script), "")
+	if !out.Report.Complete() || out.Report.Tier != TierName {
+		t.Errorf("%v", out.Report)
+	}
+	for _, l := range layers {
+		if !out.Report.Has(l) || out.Report.Evidence[l] == "" {
+			t.Errorf("no %s in %v, or no evidence", l, out.Report)
+		}
+	}
+	status, links, _ := strings.Cut(string(out.Stdout), "user:")
+	none := strings.Repeat("0", 16)
+	if want := fmt.Sprintf("CapInh:%[1]sCapPrm:%[1]sCapEff:%[1]sCapBnd:%[1]sCapAmb:%[1]sNoNewPrivs:1Seccomp:2", none); status != want {
+		t.Errorf("the program sees\n%s\nwant\n%s", status, want)
+	}
+	for line := range strings.Lines("user:" + links) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		inode := strings.Trim(rest, "[]")
+		ours, err := os.Readlink("/proc/self/ns/" + name)
+		if err != nil || strings.Contains(ours, inode) {
+			t.Errorf("%s: the program is in ours, %s (%v)", name, ours, err)
+		}
+		if evidence := out.Report.Evidence[spaces[name]]; !strings.Contains(evidence, "inode "+inode+",") {
+			t.Errorf("%s: %s, the program sees %s", name, evidence, inode)
+		}
+	}
+	r := run(t, kinds["plain"], sh("true"), "").Report
+	for i, l := range layers {
+		if want := i >= 8; r.Has(l) != want {
+			t.Errorf("without namespaces: %s is %v in %v", l, !want, r)
+		}
+	}
+}
+
+// The kernel must agree that nothing can be raised again.
+func TestLimits(t *testing.T) {
+	for name, tier := range kinds {
+		s := sh(`ulimit -t; ulimit -v; ulimit -n; ulimit -c; ulimit -t 31; ulimit -n 65; ulimit -v unlimited; head -c 700000000 /dev/zero | tail -c 600000000 >/dev/null || echo no memory`)
+		out := run(t, tier, s, "")
+		if got, want := string(out.Stdout), "30\n524288\n64\n0\nno memory\n"; got != want && !strings.HasPrefix(got, "30\n524288\n64\n0\n") {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		if n := strings.Count(string(out.Stderr), "ermitted"); n < 1 {
+			t.Errorf("%s: a limit could be raised: %s", name, out.Stderr)
+		}
+		s = sh("while :; do :; done")
+		s.Limits.CPU = 1e9
+		if out := run(t, tier, s, ""); out.Exit != (sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 9}) && out.Exit != (sandbox.Exit{Cause: sandbox.CauseSignal, Signal: int(unix.SIGXCPU)}) {
+			t.Errorf("%s: a loop beyond its time ended with %v", name, out.Exit)
+		}
+	}
+}
+
+// A box counts its own processes: many boxes of one user do not starve each other.
+func TestProcessesAreCountedByBox(t *testing.T) {
+	s := sh(`i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done 2>/dev/null; echo $i; cat`)
+	s.Limits.Processes = 30
+	other := sh(`sleep 0; echo ok`)
+	other.Limits.Processes = 10
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b, err := Tier{}.Start(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Kill()
+	if out := run(t, Tier{}, other, ""); string(out.Stdout) != "ok\n" {
+		t.Errorf("beside a full box: %q %q", out.Stdout, out.Stderr)
+	}
+	out := run(t, Tier{}, func() sandbox.Spec {
+		s := sh(`i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; echo all`)
+		s.Limits.Processes = 30
+		return s
+	}(), "")
+	if strings.Contains(string(out.Stdout), "all") {
+		t.Errorf("100 processes, 30 allowed")
+	}
+}
+
+func TestEnvironmentAndDescriptors(t *testing.T) {
+	t.Setenv("NATIVE_SECRET", "leak")
+	leak, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leak.Close()
+	if _, err := unix.FcntlInt(leak.Fd(), unix.F_SETFD, 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, tier := range kinds {
+		given, err := os.Open("/etc/passwd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer given.Close()
+		s := sh(`exec 3<&3; env | sort; pwd; head -c 4 <&3; for i in 4 5 6 7 8 9 63; do (: <&$i) 2>/dev/null && echo open $i; done; umask; cat; echo err >&2; exit 7`)
+		s.Workspace = sandbox.Workspace{Path: dir(t), Mode: sandbox.ReadOnly}
+		s.Files = []*os.File{given}
+		out := run(t, tier, s, "input")
+		want := fmt.Sprintf("PATH=/usr/bin:/bin\nPWD=%s\n%[1]s\nroot0022\ninput", s.Workspace.Path)
+		if string(out.Stdout) != want || string(out.Stderr) != "err\n" || out.Exit.Status() != 7 {
+			t.Errorf("%s: %q %q %v, want %q", name, out.Stdout, out.Stderr, out.Exit, want)
+		}
+		if out := run(t, tier, sandbox.Spec{Argv: []string{"/usr/bin/env"}}, ""); len(out.Stdout) != 0 {
+			t.Errorf("%s: with no environment the program sees %q", name, out.Stdout)
+		}
+	}
+}
+
+// What a program is called with need not be text.
+func TestArgumentsAreBytes(t *testing.T) {
+	arg := "\xff\x80 \n\x01"
+	s := sh(`printf %s "$1" "$V"`)
+	s.Argv = append(s.Argv, "sh", arg)
+	s.Env = append(s.Env, "V="+arg)
+	if out := run(t, Tier{}, s, ""); string(out.Stdout) != arg+arg {
+		t.Errorf("%q", out.Stdout)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := dir(t)
+	text := filepath.Join(d, "text")
+	garbage := filepath.Join(d, "garbage")
+	loop := filepath.Join(d, "loop")
+	if err := errors.Join(os.WriteFile(text, nil, 0o644), os.WriteFile(garbage, []byte{1, 2, 3}, 0o755),
+		os.WriteFile(loop, []byte("#!"+loop+"x\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*sandbox.Spec)) sandbox.Spec {
+		s := sh("true")
+		change(&s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		spec sandbox.Spec
+		want error
+		text string
+	}{
+		"zero spec":         {t.Context(), sandbox.Spec{}, sandbox.ErrNotBuilt, "no program"},
+		"ended":             {ended, sh("true"), sandbox.ErrNotBuilt, "canceled"},
+		"missing":           {t.Context(), sandbox.Spec{Argv: []string{"/nonexistent"}}, sandbox.ErrNotFound, "/nonexistent"},
+		"not executable":    {t.Context(), sandbox.Spec{Argv: []string{text}}, sandbox.ErrNotFound, "permission denied"},
+		"no known format":   {t.Context(), sandbox.Spec{Argv: []string{garbage}}, sandbox.ErrNotFound, "exec format error"},
+		"interpreter":       {t.Context(), sandbox.Spec{Argv: []string{loop}}, sandbox.ErrNotFound, "no such file"},
+		"a directory":       {t.Context(), sandbox.Spec{Argv: []string{d}}, sandbox.ErrNotFound, "not a file"},
+		"denied":            {t.Context(), with(func(s *sandbox.Spec) { s.Argv[0] = garbage; s.Denied = []string{d} }), sandbox.ErrNotFound, "no such file"},
+		"no directory":      {t.Context(), with(func(s *sandbox.Spec) { s.Dir = "/nonexistent" }), sandbox.ErrNotBuilt, "working directory"},
+		"hidden directory":  {t.Context(), with(func(s *sandbox.Spec) { s.Dir = "/boot" }), sandbox.ErrNotBuilt, "working directory"},
+		"no readable path":  {t.Context(), with(func(s *sandbox.Spec) { s.ReadOnly = []string{d + "/no"} }), sandbox.ErrNotBuilt, d + "/no"},
+		"no workspace":      {t.Context(), with(func(s *sandbox.Spec) { s.Workspace = sandbox.Workspace{Path: d + "/no", Mode: "rw"} }), sandbox.ErrNotBuilt, d + "/no"},
+		"writable root":     {t.Context(), with(func(s *sandbox.Spec) { s.ReadWrite = []string{"/"} }), sandbox.ErrNotBuilt, "name the directories"},
+		"another's devices": {t.Context(), with(func(s *sandbox.Spec) { s.ReadOnly = []string{"/dev"} }), sandbox.ErrNotBuilt, "its own /dev"},
+	} {
+		b, err := Tier{}.Start(c.ctx, c.spec)
+		if err == nil {
+			b.Kill()
+		}
+		other := sandbox.ErrNotFound
+		if c.want == other {
+			other = sandbox.ErrNotBuilt
+		}
+		if !errors.Is(err, c.want) || errors.Is(err, other) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.text)
+		}
+	}
+}
+
+// Every status and every signal arrives as it is.
+func TestExits(t *testing.T) {
+	wants := map[string]sandbox.Exit{}
+	for code := range 256 {
+		wants[fmt.Sprintf("exit %d", code)] = sandbox.Exit{Cause: sandbox.CauseExit, Code: code}
+	}
+	for sig := 1; sig < 32; sig++ {
+		if !slices.Contains([]int{int(unix.SIGCHLD), int(unix.SIGCONT), int(unix.SIGSTOP), int(unix.SIGTSTP), int(unix.SIGTTIN), int(unix.SIGTTOU), int(unix.SIGURG), int(unix.SIGWINCH)}, sig) {
+			wants[fmt.Sprintf("kill -%d $$", sig)] = sandbox.Exit{Cause: sandbox.CauseSignal, Signal: sig}
+		}
+	}
+	for _, sig := range []string{"40", "64"} {
+		n, _ := strconv.Atoi(sig)
+		wants["kill -"+sig+" $$"] = sandbox.Exit{Cause: sandbox.CauseSignal, Signal: n}
+	}
+	scripts := make(chan string)
+	done := make(chan string)
+	for range 4 {
+		go func() {
+			for script := range scripts {
+				out, err := sandbox.Run(t.Context(), Tier{}, sh(script), nil)
+				if err != nil || out.Exit != wants[script] {
+					t.Errorf("%s: %v %v", script, out.Exit, err)
+				}
+			}
+			done <- ""
+		}()
+	}
+	for script := range wants {
+		scripts <- script
+	}
+	close(scripts)
+	for range 4 {
+		<-done
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	for name, tier := range kinds {
+		d := dir(t)
+		s := sh("touch " + d + "/ran")
+		s.Workspace = sandbox.Workspace{Path: d, Mode: sandbox.ReadWrite}
+		s.LaterWritable = true
+		refused := errors.New("no evidence without a disk")
+		calls := 0
+		var shown sandbox.Report
+		s.Confirm = func(r sandbox.Report) error {
+			calls++
+			shown = r
+			if _, err := os.Stat(d + "/ran"); err == nil {
+				t.Errorf("%s: the program ran before", name)
+			}
+			if calls == 1 {
+				return refused
+			}
+			return nil
+		}
+		if _, err := tier.Start(t.Context(), s); !errors.Is(err, refused) || !errors.Is(err, sandbox.ErrNotBuilt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(d + "/ran"); err == nil {
+			t.Errorf("%s: the program ran though it was refused", name)
+		}
+		out := run(t, tier, s, "")
+		if _, err := os.Stat(d + "/ran"); err != nil || calls != 2 || shown.String() != out.Report.String() {
+			t.Errorf("%s: %v, %d calls, %q %v, report %v, %v", name, err, calls, out.Stderr, out.Exit, shown, out.Report)
+		}
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	s := sh(`head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2; echo end >&2`)
+	s.Limits.Output = 1 << 20
+	out := run(t, Tier{}, s, "")
+	if len(out.Stdout) != 1<<20 || len(out.Stderr) != 1<<20 || out.Dropped != 3000000+2000004-2<<20 || out.Exit.Status() != 0 {
+		t.Errorf("%d, %d, dropped %d, %v", len(out.Stdout), len(out.Stderr), out.Dropped, out.Exit)
+	}
+}
+
+func TestStreamsOfTheCaller(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sh("echo out; echo err >&2")
+	s.Stdout, s.Stderr = w, w
+	out := run(t, Tier{}, s, "")
+	w.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(r); err != nil || b.String() != "out\nerr\n" || len(out.Stdout) != 0 || len(out.Stderr) != 0 {
+		t.Errorf("%q, %q %q %v", b.String(), out.Stdout, out.Stderr, err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	for name, tier := range kinds {
+		r, err := tier.Probe(t.Context())
+		if err != nil || !r.Complete() {
+			t.Errorf("%s: %v %v", name, r, err)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func personOf(s sandbox.Spec, uid, gid int) person {
 		}
 	}
 	// What a link leads to is what is made or hidden.
-	if real, err := filepath.EvalSymlinks(who.home); err == nil {
+	if real, err := filepath.EvalSymlinks(who.home); err == nil && who.home != "" {
 		who.home = real
 	}
 	return who

@@ -58,7 +58,7 @@ func reason(err error) error {
 
 // show adds a program's file, or the directory that it lies in.
 func (v *view) show(file string, s sandbox.Spec) {
-	for p := file; p != "/"; p = filepath.Dir(p) {
+	for p := file; len(p) > 1; p = filepath.Dir(p) {
 		if mode, ok := v.named[p]; ok && mode == sandbox.NoAccess {
 			return // denied: it will not be found
 		}

@@ -189,7 +189,7 @@ func (v *view) link(path, target string) {
 		return
 	}
 	// A link on the way is a directory in the box: it must not be in its own way.
-	for p := filepath.Dir(path); p != "/"; p = filepath.Dir(p) {
+	for p := filepath.Dir(path); len(p) > 1; p = filepath.Dir(p) {
 		if v.nodes[p].kind == kindLink {
 			return
 		}
@@ -199,7 +199,7 @@ func (v *view) link(path, target string) {
 
 // above returns the nearest node that path is beneath, other than directories.
 func (v *view) above(path string) (node, bool) {
-	for p := path; p != "/"; {
+	for p := path; len(p) > 1; {
 		p = filepath.Dir(p)
 		if n, ok := v.nodes[p]; ok && n.kind != kindDir {
 			return n, true
