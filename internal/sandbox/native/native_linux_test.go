@@ -24,10 +24,20 @@ const ordinary = 65534
 
 func TestMain(m *testing.M) {
 	Child()
+	// All temporary files are in one directory, so that those left behind show.
+	dir, err := os.MkdirTemp("", "native-")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	status := m.Run()
 	if status == 0 && os.Getuid() == 0 && !slices.ContainsFunc(os.Args, isBench) {
 		status = again()
 	}
+	os.RemoveAll(dir)
 	os.Exit(status)
 }
 

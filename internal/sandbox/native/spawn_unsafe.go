@@ -155,7 +155,7 @@ func (s *spawn) child() {
 	}
 	var none uint64
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
-	out.step, out.errno = childExec, s.failAt
+	out.step, out.errno = childExec, 0
 	if s.failAt != childExec {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(s.path)), uintptr(unsafe.Pointer(&s.argv[0])), uintptr(unsafe.Pointer(&s.env[0])))
 		out.errno = int32(e)

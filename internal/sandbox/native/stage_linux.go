@@ -81,7 +81,12 @@ func (s *stage) run() error {
 		return err
 	}
 	s.wire = w
-	s.do("plan", func() (err error) { s.plan, s.fds, err = w.recvPlan(); return })
+	s.do("reading the plan", func() (err error) {
+		if s.plan, s.fds, err = w.recvPlan(); err == nil && s.plan.failAt == s.step {
+			err = errInjected
+		}
+		return err
+	})
 	s.do("process", s.becomeStage)
 	if s.fail == nil && !s.plan.plain {
 		s.buildRoot()

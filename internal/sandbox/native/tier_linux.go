@@ -360,6 +360,7 @@ func (b *builder) release() {
 
 // awaitReady follows the stage until all is set up and nothing runs.
 func (b *builder) awaitReady() error {
+	var looked error
 	for {
 		fr, err := b.wire.recv(maxSmall)
 		if err != nil {
@@ -371,12 +372,11 @@ func (b *builder) awaitReady() error {
 		case fr.kind == frameChild && len(fr.fds) == 1 && b.box.program < 0:
 			b.box.program = fr.fds[0]
 			// It is confined; while it is looked at, pid 1 confines itself.
-			if b.facts, err = readback.ReadPidfd(b.box.program); err != nil {
-				return err
-			}
+			// If it is gone, the stage says why.
+			b.facts, looked = readback.ReadPidfd(b.box.program)
 		case fr.kind == frameReady && b.box.program >= 0:
 			b.wire.plain = true
-			return decode(fr.payload, &b.setup)
+			return errors.Join(looked, decode(fr.payload, &b.setup))
 		default:
 			closeFDs(fr.fds)
 			return fmt.Errorf("the stage sent a frame of kind %d", fr.kind)
