@@ -21,7 +21,7 @@ func call(line string) error {
 		return f(args[0], args[1])
 	}
 	var n int
-	if len(w) > 1 && w[1][0] != '@' {
+	if len(w) > 1 && w[0] != "connect-abstract" && w[0] != "send-abstract" {
 		var err error
 		if n, err = strconv.Atoi(w[1]); err != nil {
 			return err
@@ -44,6 +44,8 @@ func call(line string) error {
 		return withSocket(unix.AF_INET6, unix.SOCK_STREAM, 0, func(fd int) error {
 			return unix.Connect(fd, &unix.SockaddrInet6{Port: n, Addr: [16]byte{15: 1}})
 		})
+	case "bind-udp", "connect-udp", "send-udp", "bound-send-udp":
+		return withSocket(unix.AF_INET, unix.SOCK_DGRAM, 0, func(fd int) error { return udp(fd, w[0], n, w[2:]) })
 	case "connect-abstract":
 		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
 			return unix.Connect(fd, &unix.SockaddrUnix{Name: w[1]})
@@ -70,6 +72,26 @@ func call(line string) error {
 	default:
 		return ownCall(w[0])
 	}
+}
+
+func udp(fd int, what string, port int, more []string) error {
+	at := &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+	switch what {
+	case "bind-udp":
+		return unix.Bind(fd, at)
+	case "connect-udp":
+		return unix.Connect(fd, at)
+	case "bound-send-udp": // a socket that is not bound would have to be
+		if err := unix.Bind(fd, at); err != nil {
+			return err
+		}
+		to, err := strconv.Atoi(more[0])
+		if err != nil {
+			return err
+		}
+		at = &unix.SockaddrInet4{Port: to, Addr: at.Addr}
+	}
+	return unix.Sendto(fd, []byte("x"), 0, at)
 }
 
 // ownCall makes the calls about the process itself.
@@ -120,15 +142,29 @@ var fileCalls = map[string]func(a, b string) error{
 	"create":        func(a, _ string) error { return opened(a, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
 	"list":          func(a, _ string) error { return opened(a, unix.O_RDONLY|unix.O_DIRECTORY) },
 	"truncate":      func(a, _ string) error { return unix.Truncate(a, 1) },
-	"mkdir":         func(a, _ string) error { return unix.Mkdir(a, 0o755) },
-	"rmdir":         func(a, _ string) error { return unix.Rmdir(a) },
-	"mkfifo":        func(a, _ string) error { return unix.Mkfifo(a, 0o644) },
-	"mksock":        func(a, _ string) error { return unix.Mknod(a, unix.S_IFSOCK|0o644, 0) },
-	"mkchar":        func(a, _ string) error { return unix.Mknod(a, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 3))) },
-	"mkblock":       func(a, _ string) error { return unix.Mknod(a, unix.S_IFBLK|0o644, int(unix.Mkdev(7, 0))) },
-	"symlink":       unix.Symlink,
-	"link":          unix.Link,
-	"rename":        unix.Rename,
+	"connect-unix": func(a, _ string) error {
+		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
+			return unix.Connect(fd, &unix.SockaddrUnix{Name: a})
+		})
+	},
+	"own-unix": func(a, _ string) error {
+		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
+			at := &unix.SockaddrUnix{Name: a}
+			if err := cmpErr(unix.Bind(fd, at), unix.Listen(fd, 1)); err != nil {
+				return err
+			}
+			return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(c int) error { return unix.Connect(c, at) })
+		})
+	},
+	"mkdir":   func(a, _ string) error { return unix.Mkdir(a, 0o755) },
+	"rmdir":   func(a, _ string) error { return unix.Rmdir(a) },
+	"mkfifo":  func(a, _ string) error { return unix.Mkfifo(a, 0o644) },
+	"mksock":  func(a, _ string) error { return unix.Mknod(a, unix.S_IFSOCK|0o644, 0) },
+	"mkchar":  func(a, _ string) error { return unix.Mknod(a, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 3))) },
+	"mkblock": func(a, _ string) error { return unix.Mknod(a, unix.S_IFBLK|0o644, int(unix.Mkdev(7, 0))) },
+	"symlink": unix.Symlink,
+	"link":    unix.Link,
+	"rename":  unix.Rename,
 	"exchange": func(a, b string) error {
 		return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	},
