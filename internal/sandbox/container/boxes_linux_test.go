@@ -137,6 +137,8 @@ func specOf(t *testing.T, c boxCase, dir string) sandbox.Spec {
 			s.LaterWritable = true
 		case "held":
 			s.Held = append(s.Held, v)
+		case "denied":
+			s.Denied = append(s.Denied, v)
 		case "readonly":
 			s.ReadOnly = append(s.ReadOnly, v)
 		case "readwrite":

@@ -107,6 +107,7 @@ func runInit() int {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals)
+	keepThreads()
 	c, err := dialControl()
 	if err != nil {
 		return notInContainer
@@ -145,6 +146,26 @@ func runInit() int {
 		}
 		p.signal(syscall.Signal(b[0]))
 	}
+}
+
+// idleThreads is how many threads are kept in store. Two block in the kernel for
+// long, waiting for processes and for signals.
+const idleThreads = 5
+
+// keepThreads makes threads that the runtime then keeps for when it needs one: in
+// a container that is full, a runtime that cannot make a thread would end the box.
+func keepThreads() {
+	var all, done sync.WaitGroup
+	all.Add(idleThreads)
+	for range idleThreads {
+		done.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			all.Done()
+			all.Wait()
+		})
+	}
+	done.Wait()
 }
 
 // dialControl connects to the socket that was mounted into the container. Who

@@ -285,7 +285,7 @@ func (j *judge) mount(m mount, point mountPoint, a pathAccount) {
 		j.fail(LayerMounts, "%s is mounted %q, not %s", m.target, point.options, mode)
 	case m.id == fileID{} || a.ID != m.id:
 		j.fail(LayerMounts, "%s is not the file that was named: it was replaced meanwhile", m.target)
-	case a.Failed != "":
+	case a.Failed != "" && !m.denied:
 		j.fail(LayerMounts, "%s cannot be used by user %d of the box: %s; let others use it (chmod o+rX), or use the tier native", m.target, j.p.uid, a.Failed)
 	}
 }

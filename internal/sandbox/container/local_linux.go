@@ -59,6 +59,9 @@ func (t *Tier) startLocal(ctx, setUp context.Context, e *engine, s sandbox.Spec,
 		return nil, err
 	}
 	defer r.close()
+	if err := p.makeStandIns(r.dir); err != nil {
+		return nil, err
+	}
 	body := p.body(e, image, lease)
 	body.runInit(e, program, r.path, mostFiles())
 	id, err := e.create(setUp, body)

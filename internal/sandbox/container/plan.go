@@ -27,11 +27,14 @@ type plan struct {
 	dir      string
 }
 
-// A mount shows a file or tree of ours in the container.
+// A mount shows a file or tree of ours in the container, or something empty in its
+// place.
 type mount struct {
-	source   string // without symbolic links
+	real     string // what it is about, without symbolic links
+	source   string // what is shown: real, or the stand-in
 	target   string
 	readOnly bool
+	denied   bool
 	id       fileID
 	opened   *os.File // keeps the inode from being given out again
 }
@@ -162,6 +165,11 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 			return err
 		}
 	}
+	for _, path := range s.Denied {
+		if err := p.deny(path); err != nil {
+			return err
+		}
+	}
 	if e.local {
 		if err := p.nested(); err != nil {
 			return err
@@ -173,8 +181,8 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 		}
 	}
 	for _, m := range slices.Clone(p.mounts) {
-		if m.readOnly {
-			if err := p.pin(m.source); err != nil {
+		if m.readOnly && !m.denied {
+			if err := p.pin(m.real); err != nil {
 				return err
 			}
 		}
@@ -198,8 +206,11 @@ func (p *plan) add(source, target string, readOnly bool) error {
 	}
 	for i, m := range p.mounts {
 		if m.target == target {
-			if m.source != source {
-				return fmt.Errorf("%s would be both %s and %s", target, m.source, source)
+			if m.denied {
+				return nil
+			}
+			if m.real != source {
+				return fmt.Errorf("%s would be both %s and %s", target, m.real, source)
 			}
 			p.mounts[i].readOnly = m.readOnly || readOnly
 			return nil
@@ -209,7 +220,7 @@ func (p *plan) add(source, target string, readOnly bool) error {
 	if err != nil {
 		return fmt.Errorf("making a path visible: %w", err)
 	}
-	p.mounts = append(p.mounts, mount{source: source, target: target, readOnly: readOnly, id: id, opened: f})
+	p.mounts = append(p.mounts, mount{real: source, source: source, target: target, readOnly: readOnly, id: id, opened: f})
 	return nil
 }
 
@@ -236,12 +247,12 @@ func checkTarget(target string) error {
 func (p *plan) checkNames(e *engine) error {
 	for _, m := range p.mounts {
 		for _, n := range p.mounts {
-			inside := n.source == m.source || isBeneath(n.source, m.source)
-			if inside && !(m.readOnly && n.readOnly) && n.target != m.target+strings.TrimPrefix(n.source, m.source) {
+			inside := n.real == m.real || isBeneath(n.real, m.real)
+			if inside && !m.denied && !(m.readOnly && n.readOnly) && n.target != m.target+strings.TrimPrefix(n.real, m.real) {
 				return fmt.Errorf("%s and %s would be two names of the same files, and one of them writable", m.target, n.target)
 			}
 		}
-		if e.kind == RuntimePodman && strings.ContainsAny(m.source+m.target, ":,") {
+		if e.kind == RuntimePodman && strings.ContainsAny(m.real+m.target, ":,") {
 			return fmt.Errorf("%s: Podman cannot mount a path with a colon or a comma", m.target)
 		}
 	}
@@ -264,13 +275,13 @@ func (p *plan) nested() error {
 	for _, m := range slices.Clone(p.mounts) {
 		n := 0
 		for _, point := range points {
-			if !isBeneath(point.target, m.source) || p.closer(point.target, m) {
+			if !isBeneath(point.target, m.real) || p.closer(point.target, m) {
 				continue
 			}
 			if n++; n > maxNested {
-				return fmt.Errorf("%s has more than %d file systems mounted beneath it", m.source, maxNested)
+				return fmt.Errorf("%s has more than %d file systems mounted beneath it", m.real, maxNested)
 			}
-			if err := p.add(point.target, m.target+strings.TrimPrefix(point.target, m.source), m.readOnly); err != nil {
+			if err := p.add(point.target, m.target+strings.TrimPrefix(point.target, m.real), m.readOnly); err != nil {
 				return err
 			}
 		}
@@ -281,19 +292,129 @@ func (p *plan) nested() error {
 // closer reports whether a mount other than m shows path, from closer by.
 func (p *plan) closer(path string, m mount) bool {
 	return slices.ContainsFunc(p.mounts, func(o mount) bool {
-		return o.target != m.target && isBeneath(o.source, m.source) && (o.source == path || isBeneath(path, o.source))
+		return o.target != m.target && isBeneath(o.real, m.real) && (o.real == path || isBeneath(path, o.real))
 	})
 }
 
-// writable returns the innermost writable mount that shows source, if the
-// innermost one that shows it is.
-func (p *plan) writable(source string) (in mount, ok bool) {
+// innermost returns the mount that decides over source, if any does.
+func (p *plan) innermost(source string) (in mount, ok bool) {
 	for _, m := range p.mounts {
-		if (m.source == source || isBeneath(source, m.source)) && len(m.source) >= len(in.source) {
-			in, ok = m, !m.readOnly
+		if (m.real == source || isBeneath(source, m.real)) && len(m.real) >= len(in.real) {
+			in, ok = m, true
 		}
 	}
 	return in, ok
+}
+
+// writable returns the innermost mount of source, if it is writable.
+func (p *plan) writable(source string) (in mount, ok bool) {
+	in, ok = p.innermost(source)
+	return in, ok && !in.readOnly
+}
+
+// deny puts something empty in the place of a path, wherever a mount shows it.
+func (p *plan) deny(path string) error {
+	source, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("denying a path: %w", err)
+	}
+	fi, err := os.Lstat(source)
+	if err != nil {
+		return fmt.Errorf("denying a path: %w", err)
+	}
+	if _, _, links := ownership(fi); fi.Mode().IsRegular() && links > 1 {
+		return fmt.Errorf("%s has %d names, and a container can take away only the one; make it a file of its own (cp --remove-destination), or use the tier native", path, links)
+	}
+	for i, m := range p.mounts {
+		if m.real == source {
+			p.mounts[i].denied, p.mounts[i].readOnly = true, true
+		}
+	}
+	in, shown := p.innermost(source)
+	if !shown || in.denied {
+		return nil
+	}
+	if err := p.add(source, in.target+strings.TrimPrefix(source, in.real), true); err != nil {
+		return err
+	}
+	for i, m := range p.mounts {
+		if m.real == source {
+			p.mounts[i].denied = true
+		}
+	}
+	return nil
+}
+
+// makeStandIns makes, in a directory of ours, what stands in for what is denied:
+// files and directories that nobody may open, with places for what is shown beneath.
+func (p *plan) makeStandIns(dir string) error {
+	for i := range p.mounts {
+		m := &p.mounts[i]
+		if !m.denied {
+			continue
+		}
+		path := filepath.Join(dir, fmt.Sprintf("denied-%d", i))
+		if err := p.standIn(*m, path); err != nil {
+			return fmt.Errorf("denying a path: %w", err)
+		}
+		f, id, _, err := openFile(path)
+		if err != nil {
+			return fmt.Errorf("denying a path: %w", err)
+		}
+		m.opened.Close()
+		m.source, m.id, m.opened = path, id, f
+	}
+	return nil
+}
+
+func (p *plan) standIn(m mount, path string) error {
+	fi, err := os.Lstat(m.real)
+	if err != nil {
+		return err
+	}
+	if !fi.IsDir() {
+		return emptyFile(path)
+	}
+	if err := os.Mkdir(path, 0); err != nil {
+		return err
+	}
+	for _, n := range p.mounts {
+		if !isBeneath(n.target, m.target) {
+			continue
+		}
+		const passable = 0o711 // not readable, but a way to what is beneath
+		if err := os.Chmod(path, passable); err != nil {
+			return err
+		}
+		place := path + strings.TrimPrefix(n.target, m.target)
+		if err := os.MkdirAll(filepath.Dir(place), passable); err != nil {
+			return err
+		}
+		fi, err := os.Lstat(n.real)
+		if err != nil {
+			return err
+		}
+		if fi.IsDir() {
+			err = os.MkdirAll(place, passable)
+		} else {
+			err = emptyFile(place)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func emptyFile(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // hold makes a path that exists read-only in what is writable.
@@ -325,7 +446,7 @@ func (p *plan) hold(path string) error {
 	case fi.Mode().IsRegular() && links > 1:
 		return fmt.Errorf("%s has %d names, and a container holds only the one; make it a file of its own (cp --remove-destination), or use the tier native", path, links)
 	}
-	return p.add(source, in.target+strings.TrimPrefix(source, in.source), true)
+	return p.add(source, in.target+strings.TrimPrefix(source, in.real), true)
 }
 
 // cannotHold is the error of holding what does not exist (K5): a mount needs
@@ -343,10 +464,10 @@ func (p *plan) pin(source string) error {
 		if !ok {
 			return nil
 		}
-		if in.source == dir {
+		if in.real == dir {
 			continue
 		}
-		if err := p.add(dir, in.target+strings.TrimPrefix(dir, in.source), false); err != nil {
+		if err := p.add(dir, in.target+strings.TrimPrefix(dir, in.real), false); err != nil {
 			return err
 		}
 	}
@@ -359,7 +480,7 @@ func (p *plan) chooseUser(e *engine) error {
 		if m.readOnly {
 			continue
 		}
-		fi, err := os.Stat(m.source)
+		fi, err := os.Stat(m.real)
 		if err != nil {
 			return fmt.Errorf("asking whose a path is: %w", err)
 		}
@@ -375,11 +496,11 @@ func (p *plan) chooseUser(e *engine) error {
 func (p *plan) become(m mount, uid, gid uint64, e *engine) error {
 	switch {
 	case uid == 0:
-		return fmt.Errorf("%s belongs to root, and no container runs as root; give it to a user (sudo chown -R USER %s), take it read-only, or use the tier native", m.source, m.source)
+		return fmt.Errorf("%s belongs to root, and no container runs as root; give it to a user (sudo chown -R USER %s), take it read-only, or use the tier native", m.real, m.real)
 	case e.remapped:
-		return fmt.Errorf("%s maps the users of containers to others, who cannot write to %s; take it read-only, or use the tier native", e, m.source)
+		return fmt.Errorf("%s maps the users of containers to others, who cannot write to %s; take it read-only, or use the tier native", e, m.real)
 	case e.rootless && uid != uint64(os.Getuid()):
-		return fmt.Errorf("%s belongs to user %d, and a rootless engine's containers can write only what is ours", m.source, uid)
+		return fmt.Errorf("%s belongs to user %d, and a rootless engine's containers can write only what is ours", m.real, uid)
 	case e.rootless && e.kind == RuntimeDocker:
 		p.uid, p.gid = 0, 0 // who is we, outside
 		return nil

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"ringfence/internal/sandbox"
 )
@@ -22,6 +24,14 @@ func (t *Tier) startRemote(ctx, setUp context.Context, e *engine, s sandbox.Spec
 	if err != nil {
 		return nil, err
 	}
+	dir, err := t.o.makeDir()
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) // else Sweep removes it
+	if err := p.makeStandIns(dir); err != nil {
+		return nil, err
+	}
 	body := p.body(e, image, lease)
 	body.runProgram(e, s, p)
 	id, err := e.create(setUp, body)
@@ -32,7 +42,9 @@ func (t *Tier) startRemote(ctx, setUp context.Context, e *engine, s sandbox.Spec
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.removeAnyway(ctx, id))
-			a.cut()
+			if a.conn.UnixConn != nil {
+				a.conn.Close()
+			}
 		}
 	}()
 	report, err := e.hearsay(setUp, id, body)
@@ -120,9 +132,11 @@ type attachment struct {
 	engine *engine
 	id     string
 	conn   conn
-	pumps  sync.WaitGroup
+	given  bool          // an output of the caller's own
+	pumped chan struct{} // closed when everything that the program wrote is written
 
 	cutting sync.Once
+	wasCut  atomic.Bool
 }
 
 var _ lifeline = (*attachment)(nil)
@@ -143,14 +157,14 @@ func (a *attachment) connect(b *box, s sandbox.Spec) {
 	}
 	b.stdout, out = output(s.Stdout, b.stdout)
 	b.stderr, errs = output(s.Stderr, b.stderr)
-	a.pumps.Go(func() {
+	a.given, a.pumped = s.Stdout != nil || s.Stderr != nil, make(chan struct{})
+	go func() {
+		defer close(a.pumped)
+		defer a.conn.Close()
 		err := demultiplex(a.conn, out, errs)
-		if errors.Is(err, os.ErrClosed) {
-			err = nil
-		}
 		closeWith(out, err)
 		closeWith(errs, err)
-	})
+	}()
 }
 
 // output returns where the program's output is read and written.
@@ -194,6 +208,7 @@ var errStream = errors.New("the engine sends a stream that is none of the progra
 // ends between two frames.
 func demultiplex(r io.Reader, out, errs io.Writer) error {
 	var head [streamHead]byte
+	buf := make([]byte, 64<<10)
 	for {
 		if _, err := io.ReadFull(r, head[:]); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -214,10 +229,11 @@ func demultiplex(r io.Reader, out, errs io.Writer) error {
 			return errStream
 		}
 		n := int64(binary.BigEndian.Uint32(head[4:]))
-		if _, err := io.CopyN(w, r, n); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
+		copied, err := io.CopyBuffer(w, io.LimitReader(r, n), buf)
+		if err == nil && copied < n {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
 			return fmt.Errorf("reading what the program wrote: %w", err)
 		}
 	}
@@ -228,6 +244,9 @@ func (a *attachment) await() (sandbox.Exit, error) {
 	status, err := a.engine.wait(context.Background(), a.id)
 	if err != nil {
 		return sandbox.Exit{}, err
+	}
+	if status == 128+sigKill && a.wasCut.Load() {
+		return sandbox.Exit{Cause: sandbox.CauseSignal, Signal: sigKill}, nil
 	}
 	// The engine tells only a number; its init makes 128+n of signal n.
 	return sandbox.Exit{Cause: sandbox.CauseExit, Code: status}, nil
@@ -252,10 +271,27 @@ func (a *attachment) signal(number int) error {
 
 // cut implements [lifeline].
 func (a *attachment) cut() {
-	a.cutting.Do(func() { _ = a.signal(sigKill) }) // the removal that follows kills as well, and reports
+	a.cutting.Do(func() {
+		a.wasCut.Store(true)
+		_ = a.signal(sigKill) // the removal that follows kills as well, and reports
+	})
 }
 
 const sigKill = 9
 
+// drainTime is how long what the program wrote may take to be written to a file of
+// the caller, when the program is gone.
+const drainTime = 10 * time.Second
+
 // gone implements [lifeline]. The removal has waited for the container.
-func (a *attachment) gone() error { return nil }
+func (a *attachment) gone() error {
+	if !a.given {
+		return nil // whoever reads the streams sees their end
+	}
+	select {
+	case <-a.pumped:
+		return nil
+	case <-time.After(drainTime):
+		return errors.New("what the program wrote last was not written")
+	}
+}
