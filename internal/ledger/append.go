@@ -15,7 +15,7 @@ const (
 	batchBytes = 16 << 20 // bodies of one Append
 )
 
-// A request is one Append on its way through the writer and the syncer.
+// A request is one Append on its way through the queue.
 type request struct {
 	entries []Entry
 	durable bool

@@ -50,8 +50,10 @@ func BenchmarkAppendIdle(b *testing.B) {
 		b.Run(fmt.Sprintf("durable=%v", durable), func(b *testing.B) {
 			l := benchLedger(b)
 			var took []time.Duration
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
 			for b.Loop() {
-				time.Sleep(time.Millisecond)
+				<-tick.C
 				start := time.Now()
 				if _, err := l.Append(b.Context(), durable, Entry{"s", "decision", []byte(benchBody)}); err != nil {
 					b.Fatal(err)

@@ -85,7 +85,7 @@ func (l *Ledger) write() {
 	refused := map[*request]error{}
 	err := errStopped
 	defer func() {
-		if err == errStopped { // it panicked, which need not end the process
+		if errors.Is(err, errStopped) { // it panicked, which need not end the process
 			_ = l.fail(err)
 		}
 		l.queue.written(group, func(r *request) error { return cmp.Or(refused[r], err) })

@@ -132,8 +132,7 @@ func (d *DB) Batch(ctx context.Context, f func(*Batch) error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
-	defer c.Close() // it gives the connection back, which is no matter for who has committed
-	return c.Raw(func(raw any) error {
+	err = c.Raw(func(raw any) error {
 		conn, ok := raw.(*connection)
 		if !ok {
 			return fmt.Errorf("%w: a %T is not a connection for batches", ErrUnwritable, raw)
@@ -149,6 +148,10 @@ func (d *DB) Batch(ctx context.Context, f func(*Batch) error) error {
 		}
 		return nil
 	})
+	if e := c.Close(); e != nil && err != nil { // what was committed stays so, whatever Close says
+		err = errors.Join(err, e)
+	}
+	return err
 }
 
 // transact runs f between BEGIN and COMMIT.

@@ -2,15 +2,15 @@
 // ahead log, one writer, numbered migrations, and a choice between a write that
 // survives the death of the process and one that survives the loss of power.
 //
-// It knows no tables, and hides no SQL: callers use database/sql. It is not for
-// files that a stranger made.
+// It knows no tables, and hides no SQL: callers use database/sql, and a [Batch]
+// where its cost matters. It is not for files that a stranger made.
 //
 // Invariants:
 //
-//	D1  When Write returns nil the transaction is in the files of the operating
-//	    system: it survives the end of this process, however it ends.
-//	D2  When Sync returns nil, everything that Write returned for before Sync
-//	    was called is on disk, in order. After Sync has failed once it always
+//	D1  When Write or Batch returns nil the transaction is in the files of the
+//	    operating system: it survives the end of this process, however it ends.
+//	D2  When Sync returns nil, everything that they returned for before Sync was
+//	    called is on disk, in order. After Sync has failed once it always
 //	    fails: the kernel may have dropped what it could not write.
 //	D3  A file made by a newer version, or by another program, is refused.
 //	D4  A file made here is readable by its owner only.
