@@ -1,4 +1,4 @@
-package filesystem
+package linediff
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ func patch(t *rapid.T, a, diff string) string {
 	var out []string
 	at := 0
 	lines := strings.SplitAfter(diff, "\n")
-	for i := 4; i < len(lines) && lines[i] != ""; i++ {
+	for i := 0; i < len(lines) && lines[i] != ""; i++ {
 		l := lines[i]
 		if i+1 < len(lines) && strings.HasPrefix(lines[i+1], `\ No newline`) {
 			l = strings.TrimSuffix(l, "\n")
@@ -57,7 +57,7 @@ func TestDiffApplies(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := text.Draw(t, "a"), text.Draw(t, "b")
-		d := unified("f", a, b)
+		d := Hunks(a, b, 4)
 		if got := patch(t, a, d); got != b {
 			t.Fatalf("from %q the diff gives %q, want %q\n%s", a, got, b, d)
 		}
@@ -67,8 +67,8 @@ func TestDiffApplies(t *testing.T) {
 // Beyond maxDiff the diff is no longer the shortest, and still right.
 func TestDiffOfStrangers(t *testing.T) {
 	a, b := strings.Repeat("a\n", maxDiff), strings.Repeat("b\n", maxDiff)
-	d := unified("f", "same\n"+a+"same\n", "same\n"+b+"same\n")
-	if n := strings.Count(d, "\n-"); n != maxDiff+1 { // with the header
+	d := Hunks("same\n"+a+"same\n", "same\n"+b+"same\n", 4)
+	if n := strings.Count(d, "\n-"); n != maxDiff {
 		t.Errorf("%d lines go", n)
 	}
 }
