@@ -24,7 +24,7 @@ func hostile(t *testing.T) (path string, d *Dir) {
 	err = errors.Join(
 		os.MkdirAll(path+"/dir", 0o750), os.WriteFile(root+"/secret", []byte("s"), 0o600), os.WriteFile(path+"/file", []byte("f"), 0o640),
 		os.Symlink("../secret", path+"/out"), os.Symlink("dir", path+"/link"), os.Symlink("/", path+"/root"),
-		unix.Mkfifo(path+"/fifo", 0o600), os.WriteFile(path+"/new\nline", nil, 0o600), os.Chmod(path+"/file", 0o4755))
+		unix.Mkfifo(path+"/fifo", 0o600), os.WriteFile(path+"/new\nline", nil, 0o600), unix.Chmod(path+"/file", 0o4755))
 	if err != nil {
 		t.Fatal(err)
 	}
