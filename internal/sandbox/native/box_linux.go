@@ -126,12 +126,34 @@ func (b *box) listen(w *wire) {
 				b.ended = e
 				b.mu.Unlock()
 			}
+		case frameDenied:
+			d := new(denied)
+			if decode(fr.payload, d) == nil {
+				b.note(*d)
+			}
 		default:
 			closeFDs(fr.fds)
 			b.end() // it does not keep to the protocol: it is not our stage any more
 			return
 		}
 	}
+}
+
+// note keeps a refusal, or how often there was one that is known.
+func (b *box) note(d denied) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, known := range b.denials {
+		if known.Op == d.op && known.Object == d.path && known.Rule == d.rule {
+			b.denials[i].Count = d.count
+			return
+		}
+	}
+	if len(b.denials) < sandbox.MaxDenials {
+		b.denials = append(b.denials, sandbox.Denial{Op: d.op, Object: d.path, Rule: d.rule, Observed: true, Count: d.count})
+		return
+	}
+	b.denials[len(b.denials)-1].Count++
 }
 
 // finish says how the box ended and gives back what it had.

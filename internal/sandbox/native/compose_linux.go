@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,10 +31,12 @@ func (b *builder) think() error {
 		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
 		p.terminal = err == nil
 	}
-	v, err := newView(s, personOf(s, b.ids.uid, b.ids.gid), !b.plain)
+	who := personOf(s, b.ids.uid, b.ids.gid)
+	v, err := newView(s, who, !b.plain)
 	if err != nil {
 		return err
 	}
+	p.hold = holdingOf(s, v, who)
 	b.plan = p
 	if b.plain {
 		if err := b.thinkPlain(p, v); err != nil {
@@ -44,6 +47,37 @@ func (b *builder) think() error {
 		p.grants = grants(p.nodes, p.hold.on)
 	}
 	return b.filters()
+}
+
+// holdingOf says what the supervisor is told, if there is anything to hold. It stands in
+// for the program in what is writable and of the host.
+func holdingOf(s sandbox.Spec, v *view, who person) holding {
+	h := holding{later: s.LaterWritable, home: who.home}
+	for _, n := range v.sorted() {
+		if n.kind == kindBind && n.write {
+			h.writable = append(h.writable, n.path)
+		}
+	}
+	for _, p := range s.Held {
+		h.held = append(h.held, p)
+		if real := realOf(p); real != p {
+			h.held = append(h.held, real)
+		}
+	}
+	h.on = len(h.writable) > 0 && (!h.later || len(h.held) > 0)
+	return h
+}
+
+// realOf resolves the links of a path as far as it exists.
+func realOf(path string) string {
+	rest := ""
+	for p := path; len(p) > 1; p = filepath.Dir(p) {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			return filepath.Join(real, rest)
+		}
+		rest = filepath.Join(filepath.Base(p), rest)
+	}
+	return path
 }
 
 // filters makes the seccomp programs.

@@ -1,12 +1,19 @@
 package native
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox/native/hold"
 )
+
+// programMask is the umask that programs start with.
+const programMask = 0o022
 
 // serve is the life of pid 1 while the program runs: it reaps, and it ends when the
 // program does, or when the caller is gone. Its end is that of all others (N4).
@@ -20,6 +27,9 @@ func (s *stage) serve() error {
 		}
 		os.Exit(1)
 	}()
+	if s.plan.hold.on {
+		go s.hold()
+	}
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
@@ -35,6 +45,29 @@ func (s *stage) serve() error {
 			}
 			return errors.Join(s.wire.send(frameEnded, b), s.end())
 		}
+	}
+}
+
+// hold performs what is held back from the program. If it cannot, the box ends: calls
+// would wait for ever.
+func (s *stage) hold() {
+	unix.Umask(programMask)
+	h := s.plan.hold
+	err := hold.Serve(context.Background(), s.listener, hold.Options{
+		Rules:    hold.Rules{Writable: h.writable, Held: h.held, Later: h.later, Home: h.home},
+		OnDenial: s.tell,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		_ = s.end()
+		os.Exit(3)
+	}
+}
+
+// tell tells the caller what was refused. He reads all the time, or is gone.
+func (s *stage) tell(d hold.Denial) {
+	if b, err := encode(&denied{d.Op, d.Path, d.Rule, d.Count}); err == nil {
+		_ = s.wire.send(frameDenied, b)
 	}
 }
 

@@ -71,12 +71,13 @@ type limit struct {
 	value    int64
 }
 
-// holding is what the supervisor of held names is told.
+// holding is what the supervisor of held names is told: see hold.Rules.
 type holding struct {
-	on    bool
-	roots []string // writable trees
-	names []string // paths that can neither be changed nor made
-	later bool     // files that the host runs later are not held
+	on       bool
+	writable []string
+	held     []string
+	later    bool
+	home     string
 }
 
 func (p *plan) visit(c *coder) {
@@ -99,9 +100,10 @@ func (p *plan) visit(c *coder) {
 	c.str(&p.program)
 	c.str(&p.own)
 	c.flag(&p.hold.on)
-	c.strs(&p.hold.roots)
-	c.strs(&p.hold.names)
+	c.strs(&p.hold.writable)
+	c.strs(&p.hold.held)
 	c.flag(&p.hold.later)
+	c.str(&p.hold.home)
 }
 
 func (n *node) visit(c *coder) {
@@ -163,3 +165,16 @@ func (f *failure) visit(c *coder) {
 type ending struct{ status int }
 
 func (e *ending) visit(c *coder) { c.integer(&e.status) }
+
+// A denied is one refusal of the supervisor, as hold.Denial.
+type denied struct {
+	op, path, rule string
+	count          int
+}
+
+func (d *denied) visit(c *coder) {
+	c.str(&d.op)
+	c.str(&d.path)
+	c.str(&d.rule)
+	c.integer(&d.count)
+}

@@ -22,6 +22,9 @@ var spaces = map[string]string{
 	"cgroup": sandbox.LayerCgroupNamespace,
 }
 
+// layerHeld is what keeps the program from files that the host runs later.
+const layerHeld = "held-names"
+
 // limitNames are the limits as /proc/<pid>/limits calls them.
 var limitNames = map[int]string{
 	unix.RLIMIT_CORE: "Max core file size", unix.RLIMIT_CPU: "Max cpu time", unix.RLIMIT_AS: "Max address space",
@@ -44,6 +47,13 @@ func (b *builder) readBack() error {
 	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
+	if b.plan.hold.on {
+		r.r.Inferred = append(r.r.Inferred, layerHeld)
+		r.r.Evidence[layerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself"
+		if b.setup.abi < landlockTSync {
+			r.r.Evidence[layerHeld] += "; pid 1, which stands in for them, is under its filter but not under Landlock"
+		}
+	}
 	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.box.stage.Pid))
 	if err != nil {
 		return err

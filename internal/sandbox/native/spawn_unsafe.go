@@ -183,7 +183,7 @@ func (s *spawn) surroundings() (step, errno int32) {
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		return childSession, int32(e)
 	}
-	syscall.RawSyscall(unix.SYS_UMASK, 0o022, 0, 0)
+	syscall.RawSyscall(unix.SYS_UMASK, programMask, 0, 0)
 	if s.failAt == childDeath {
 		return childDeath, 0
 	}
@@ -367,9 +367,12 @@ func grantListing(ruleset, fd int) error {
 	return nil
 }
 
-// filterAll puts a seccomp program in force for all threads of this process, which
-// have no_new_privs set.
+// filterAll puts a seccomp program in force for all threads of this process, and
+// no_new_privs with it.
 func filterAll(program []unix.SockFilter) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: unsafe.SliceData(program)}
 	r, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)

@@ -195,7 +195,9 @@ func loopback() error {
 func (s *stage) prepare() {
 	p := s.plan
 	s.do("landlock rules", s.makeRules)
-	s.do("landlock of pid 1", func() error { return s.ownRules.RestrictAll() })
+	if s.fail == nil && s.confinesSelf() {
+		s.do("landlock of pid 1", func() error { return s.ownRules.RestrictAll() })
+	}
 	s.do("program", func() error {
 		s.spawn = &spawn{
 			terminal: p.terminal, death: p.plain, space: !p.plain, bounding: !p.plain || haveCapability(unix.CAP_SETPCAP),
@@ -211,6 +213,18 @@ func (s *stage) prepare() {
 		return errors.Join(s.words(), s.descriptors())
 	})
 }
+
+// confinesSelf reports whether pid 1 puts itself under Landlock. Below ABI 8 each of its
+// threads would get a domain of its own, and a thread may only look into processes
+// whose domain is within its own: the supervisor of held names then could not read
+// what a call is about. It is left to its filter, its mounts and its lack of
+// capabilities.
+func (s *stage) confinesSelf() bool {
+	return !s.plan.hold.on || s.ownRules.Handled().ABI >= landlockTSync
+}
+
+// landlockTSync is the version of Landlock that puts all threads into one domain.
+const landlockTSync = 8
 
 // makeRules makes two rulesets: that of the program, and ours, in which the
 // program's is nested. Ours leaves signals and sockets alone, because each of our

@@ -307,7 +307,7 @@ func (v *view) check() error {
 			continue
 		}
 		if above.kind == kindMask {
-			v.nodes[above.path] = node{path: above.path, kind: kindTmpfs, mode: 0o555, size: 1 << 20}
+			v.nodes[above.path] = node{path: above.path, kind: kindTmpfs, mode: 0o755, size: 1 << 20}
 		}
 		if above.kind != kindBind && above.kind != kindProc {
 			continue

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -37,14 +38,15 @@ const (
 
 // A wire is one end of a stream socket between a caller and its stage. A frame is
 // its length (big endian), its kind, the number of descriptors that come with its
-// first byte, and a payload. Reading and writing may overlap, but not with
-// themselves.
+// first byte, and a payload. Sending may be concurrent, receiving may not.
 type wire struct {
 	f     *os.File
 	raw   syscall.RawConn
 	plain bool  // no descriptors come any more: read(2) will do
 	held  []int // descriptors that came with bytes read so far
 	in    []byte
+
+	sending sync.Mutex // held while a frame is written
 }
 
 // A frame is one message. Its descriptors belong to who receives it.
@@ -106,6 +108,8 @@ func (w *wire) send(kind byte, payload []byte, fds ...int) error {
 	binary.BigEndian.PutUint32(b, uint32(len(payload)))
 	b[4], b[5] = kind, byte(len(fds))
 	b = append(b, payload...)
+	w.sending.Lock()
+	defer w.sending.Unlock()
 	if len(fds) == 0 {
 		_, err := w.f.Write(b)
 		return err
