@@ -20,6 +20,11 @@ const patience = 10 * time.Second
 // Add moves process pid, with all its threads, into the leaf, and sees that it is
 // there. What pid started before stays where it is: move it before it starts
 // anything. On an error it may be in a part of the leaf; end it.
+//
+// The kernel stops all forks of the machine for some milliseconds to move somebody
+// else's process (cgroup_procs_write_start). A process with one thread joins at once
+// when it writes "0" itself: to "tasks" in each of Dirs that has it; in version 2 it
+// is born inside by FD.
 func (l *Leaf) Add(pid int) error {
 	number := strconv.Itoa(pid)
 	for _, p := range l.places {
@@ -56,10 +61,13 @@ func members(dir string) ([]int, error) {
 }
 
 // Empty reports whether no process is in the leaf. What has ended and was not reaped
-// does not count.
+// does not count, and neither does a directory that somebody removed.
 func (l *Leaf) Empty() (bool, error) {
 	for _, p := range l.places {
 		in, err := members(p.dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
 		if err != nil || len(in) > 0 {
 			return false, err
 		}
@@ -77,16 +85,16 @@ func (l *Leaf) Kill(ctx context.Context) error {
 	defer l.freezing.Unlock()
 	wait := newPause()
 	for {
-		var errs []error
-		if !l.killAtOnce() {
-			errs = append(errs, l.killRound())
-		}
 		empty, err := l.Empty()
 		if err == nil && empty {
 			return nil
 		}
+		errs := []error{err}
+		if !l.killAtOnce() {
+			errs = append(errs, l.killRound())
+		}
 		if !wait.next(ctx) {
-			return fmt.Errorf("ending control group %s: processes are left: %w", l.name, errors.Join(append(errs, err, ctx.Err())...))
+			return fmt.Errorf("ending control group %s: processes are left: %w", l.name, errors.Join(append(errs, ctx.Err())...))
 		}
 	}
 }

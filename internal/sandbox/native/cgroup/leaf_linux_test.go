@@ -70,25 +70,7 @@ func work(what string) error {
 		fmt.Println("started")
 		return exec.Command("/bin/sh", "-c", "while :; do setsid /bin/sh -c 'sleep 1000 & sleep 1000' & done 2>/dev/null").Run()
 	case "own":
-		// Makes a leaf, puts a process in it, and is gone without a word.
-		name, err := NewName()
-		if err != nil {
-			return err
-		}
-		l, err := Make(context.Background(), name, Limits{Processes: 10})
-		if err != nil {
-			return err
-		}
-		left := exec.Command("/bin/sleep", "60")
-		if err := left.Start(); err != nil {
-			return err
-		}
-		if err := l.Add(left.Process.Pid); err != nil {
-			return err
-		}
-		fmt.Println(name, strings.Join(l.Dirs(), " "))
-		_, err = in.ReadString('\n')
-		return err
+		return own(in)
 	case "make":
 		l, err := Make(context.Background(), "as-somebody", Limits{Memory: 64 << 20, Processes: 10, CPUs: 1})
 		if err != nil {
@@ -98,6 +80,28 @@ func work(what string) error {
 		return l.Remove(context.Background())
 	}
 	return nil
+}
+
+// own makes a leaf, puts a process in it, and is gone without a word.
+func own(in *bufio.Reader) error {
+	name, err := NewName()
+	if err != nil {
+		return err
+	}
+	l, err := Make(context.Background(), name, Limits{Processes: 10})
+	if err != nil {
+		return err
+	}
+	left := exec.Command("/bin/sleep", "60")
+	if err := left.Start(); err != nil {
+		return err
+	}
+	if err := l.Add(left.Process.Pid); err != nil {
+		return err
+	}
+	fmt.Println(name, strings.Join(l.Dirs(), " "))
+	_, err = in.ReadString('\n')
+	return err
 }
 
 // A worker is this program at a job.
@@ -232,68 +236,76 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-// G4: each way to kill ends daemons that are still multiplying, and nothing else.
+// G4: each way to kill ends daemons that are still multiplying, or at least what there
+// is, and nothing else.
 func TestKill(t *testing.T) {
 	stranger := start(t, "spin", nil)
 	one := leaf(t, Limits{Processes: 5, Memory: 1 << 20}, Memory, Swap, PIDs)
 	version1 := slices.ContainsFunc(one.places, func(p place) bool { return p.version == 1 })
-	for name, drop := range map[string][]string{
-		"as it is":         nil,
-		"version 1 alone":  {" - cgroup2 "},
-		"without freezing": {" - cgroup2 ", "freezer"},
+	for _, c := range []struct {
+		name   string
+		daemon bool
+		drop   []string
+	}{
+		{"as it is", true, nil},
+		{"version 1 alone", true, []string{" - cgroup2 "}},
+		{"without freezing", true, []string{" - cgroup2 ", "freezer"}},
+		{"version 2 alone", false, []string{" - cgroup "}},
+		{"nothing but signals", false, []string{" - cgroup2 ", "freezer", "pids"}},
+		{"nothing but freezing", false, []string{" - cgroup2 ", "pids"}},
 	} {
-		if len(drop) > 0 && !version1 {
+		if c.drop != nil && !version1 {
 			continue // this machine has but one way
 		}
-		t.Run(name, func(t *testing.T) {
-			l := leafWithout(t, drop, Limits{Processes: 100}, PIDs)
-			w := start(t, "daemons", nil)
-			if err := l.Add(w.cmd.Process.Pid); err != nil {
-				t.Fatal(err)
-			}
-			w.begin(t)
-			w.line(t)
-			for l.Usage().PIDsDenied < 1 { // until there is no room for more
-			}
-			began := time.Now()
-			if err := l.Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if d := time.Since(began); d > 3*time.Second {
-				t.Errorf("it took %v", d)
-			}
-			if empty, err := l.Empty(); !empty || err != nil {
-				t.Errorf("empty: %v, %v", empty, err)
-			}
-		})
-	}
-	for name, drop := range map[string][]string{
-		"version 2 alone":      {" - cgroup "},
-		"nothing but signals":  {" - cgroup2 ", "freezer", "pids"},
-		"nothing but freezing": {" - cgroup2 ", "pids"},
-	} {
-		if !version1 {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			l := leafWithout(t, drop, Limits{Memory: 1 << 30}, Memory, Swap)
-			w := start(t, "fork", nil)
-			if err := l.Add(w.cmd.Process.Pid); err != nil {
-				t.Fatal(err)
-			}
-			w.begin(t)
-			w.line(t)
-			if err := l.Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.cmd.Wait(); err == nil {
-				t.Error("it was not killed")
+		t.Run(c.name, func(t *testing.T) {
+			if c.daemon {
+				killDaemons(t, leafWithout(t, c.drop, Limits{Processes: 100}, PIDs))
+			} else {
+				killMany(t, leafWithout(t, c.drop, Limits{Memory: 1 << 30}, Memory, Swap))
 			}
 		})
 	}
 	stranger.begin(t)
 	if err := stranger.cmd.Wait(); err != nil {
 		t.Errorf("a process outside: %v", err)
+	}
+}
+
+func killDaemons(t *testing.T, l *Leaf) {
+	t.Helper()
+	w := start(t, "daemons", nil)
+	if err := l.Add(w.cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	w.begin(t)
+	w.line(t)
+	for l.Usage().PIDsDenied < 1 { // until there is no room for more
+	}
+	began := time.Now()
+	if err := l.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	if empty, err := l.Empty(); !empty || err != nil {
+		t.Errorf("empty: %v, %v", empty, err)
+	}
+}
+
+func killMany(t *testing.T, l *Leaf) {
+	t.Helper()
+	w := start(t, "fork", nil)
+	if err := l.Add(w.cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	w.begin(t)
+	w.line(t)
+	if err := l.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Wait(); err == nil {
+		t.Error("it was not killed")
 	}
 }
 

@@ -1,13 +1,13 @@
 package landlock
 
 import (
-	"encoding/binary"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,9 +47,7 @@ func call(line string) error {
 	case "bind-udp", "connect-udp", "send-udp", "bound-send-udp":
 		return withSocket(unix.AF_INET, unix.SOCK_DGRAM, 0, func(fd int) error { return udp(fd, w[0], n, w[2:]) })
 	case "connect-abstract":
-		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
-			return unix.Connect(fd, &unix.SockaddrUnix{Name: w[1]})
-		})
+		return connectUnix(w[1])
 	case "send-abstract":
 		return withSocket(unix.AF_UNIX, unix.SOCK_DGRAM, 0, func(fd int) error {
 			return unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrUnix{Name: w[1] + "-datagrams"})
@@ -68,7 +66,7 @@ func call(line string) error {
 			return err
 		}
 		_, err := unix.Wait4(n, nil, unix.WALL, nil)
-		return cmpErr(err, unix.PtraceDetach(n))
+		return errors.Join(err, unix.PtraceDetach(n))
 	default:
 		return ownCall(w[0])
 	}
@@ -98,13 +96,7 @@ func udp(fd int, what string, port int, more []string) error {
 func ownCall(name string) error {
 	switch name {
 	case "own-abstract":
-		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
-			at := &unix.SockaddrUnix{Name: fmt.Sprintf("@own-%d", os.Getpid())}
-			if err := cmpErr(unix.Bind(fd, at), unix.Listen(fd, 1)); err != nil {
-				return err
-			}
-			return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(c int) error { return unix.Connect(c, at) })
-		})
+		return ownSocket(fmt.Sprintf("@own-%d", os.Getpid()), "")
 	case "signal-self":
 		return unix.Kill(os.Getpid(), 0)
 	case "signal-own": // another thread, that is not restricted
@@ -142,29 +134,17 @@ var fileCalls = map[string]func(a, b string) error{
 	"create":        func(a, _ string) error { return opened(a, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
 	"list":          func(a, _ string) error { return opened(a, unix.O_RDONLY|unix.O_DIRECTORY) },
 	"truncate":      func(a, _ string) error { return unix.Truncate(a, 1) },
-	"connect-unix": func(a, _ string) error {
-		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
-			return unix.Connect(fd, &unix.SockaddrUnix{Name: a})
-		})
-	},
-	"own-unix": func(a, _ string) error {
-		return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
-			at := &unix.SockaddrUnix{Name: a}
-			if err := cmpErr(unix.Bind(fd, at), unix.Listen(fd, 1)); err != nil {
-				return err
-			}
-			return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(c int) error { return unix.Connect(c, at) })
-		})
-	},
-	"mkdir":   func(a, _ string) error { return unix.Mkdir(a, 0o755) },
-	"rmdir":   func(a, _ string) error { return unix.Rmdir(a) },
-	"mkfifo":  func(a, _ string) error { return unix.Mkfifo(a, 0o644) },
-	"mksock":  func(a, _ string) error { return unix.Mknod(a, unix.S_IFSOCK|0o644, 0) },
-	"mkchar":  func(a, _ string) error { return unix.Mknod(a, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 3))) },
-	"mkblock": func(a, _ string) error { return unix.Mknod(a, unix.S_IFBLK|0o644, int(unix.Mkdev(7, 0))) },
-	"symlink": unix.Symlink,
-	"link":    unix.Link,
-	"rename":  unix.Rename,
+	"connect-unix":  func(a, _ string) error { return connectUnix(a) },
+	"own-unix":      ownSocket,
+	"mkdir":         func(a, _ string) error { return unix.Mkdir(a, 0o755) },
+	"rmdir":         func(a, _ string) error { return unix.Rmdir(a) },
+	"mkfifo":        func(a, _ string) error { return unix.Mkfifo(a, 0o644) },
+	"mksock":        func(a, _ string) error { return unix.Mknod(a, unix.S_IFSOCK|0o644, 0) },
+	"mkchar":        func(a, _ string) error { return unix.Mknod(a, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 3))) },
+	"mkblock":       func(a, _ string) error { return unix.Mknod(a, unix.S_IFBLK|0o644, int(unix.Mkdev(7, 0))) },
+	"symlink":       unix.Symlink,
+	"link":          unix.Link,
+	"rename":        unix.Rename,
 	"exchange": func(a, b string) error {
 		return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	},
@@ -174,13 +154,7 @@ var fileCalls = map[string]func(a, b string) error{
 	"readlink": func(a, _ string) error { _, err := unix.Readlink(a, make([]byte, 100)); return err },
 	// The kernel looks the file system up after it asked its security modules.
 	"mount": func(a, _ string) error { return unix.Mount("none", a, "nosuchfs", 0, "") },
-	"exec": func(a, _ string) error {
-		pid, err := syscall.ForkExec(a, []string{a}, &syscall.ProcAttr{})
-		if err == nil {
-			_, err = unix.Wait4(pid, nil, 0, nil)
-		}
-		return err
-	},
+	"exec":  func(a, _ string) error { return unix.Exec(a, []string{a}, nil) },
 	"ioctl": func(a, _ string) error {
 		fd, err := unix.Open(a, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -200,6 +174,19 @@ var fileCalls = map[string]func(a, b string) error{
 	},
 }
 
+func connectUnix(name string) error {
+	return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
+		return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
+	})
+}
+
+// ownSocket connects to a socket that is made under the same rules.
+func ownSocket(name, _ string) error {
+	return withSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0, func(fd int) error {
+		return cmp.Or(unix.Bind(fd, &unix.SockaddrUnix{Name: name}), unix.Listen(fd, 1), connectUnix(name))
+	})
+}
+
 func opened(name string, flags int) error {
 	fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o644)
 	if err == nil {
@@ -215,39 +202,4 @@ func withSocket(family, kind, protocol int, f func(fd int) error) error {
 	}
 	defer unix.Close(fd)
 	return f(fd)
-}
-
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-// program is the smallest static program that ends with status 0.
-func program() []byte {
-	code, machine := []byte{0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05}, uint16(62) // exit(0) on x86-64
-	if runtime.GOARCH == "arm64" {
-		code, machine = []byte{0, 0, 0x80, 0xd2, 0xa8, 0x0b, 0x80, 0xd2, 1, 0, 0, 0xd4}, 183
-	}
-	const base, header = 0x400000, 64 + 56
-	le := binary.LittleEndian
-	b := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...)
-	b = le.AppendUint16(b, 2) // executable
-	b = le.AppendUint16(b, machine)
-	b = le.AppendUint32(b, 1)
-	b = le.AppendUint64(b, base+header) // entry
-	b = le.AppendUint64(b, 64)          // program headers
-	b = le.AppendUint64(b, 0)
-	b = le.AppendUint32(b, 0)
-	for _, v := range []uint16{64, 56, 1, 0, 0, 0} {
-		b = le.AppendUint16(b, v)
-	}
-	b = le.AppendUint32(b, 1) // load, read and execute
-	b = le.AppendUint32(b, 5)
-	size := uint64(header + len(code))
-	for _, v := range []uint64{0, base, base, size, size, 0x1000} {
-		b = le.AppendUint64(b, v)
-	}
-	return append(b, code...)
 }

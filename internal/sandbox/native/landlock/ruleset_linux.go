@@ -9,6 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The numbers in landlock.go are the kernel's, or this does not compile.
+var _ [0]struct{} = [0 |
+	(fsExecute ^ unix.LANDLOCK_ACCESS_FS_EXECUTE) | (fsWriteFile ^ unix.LANDLOCK_ACCESS_FS_WRITE_FILE) |
+	(fsReadFile ^ unix.LANDLOCK_ACCESS_FS_READ_FILE) | (fsReadDir ^ unix.LANDLOCK_ACCESS_FS_READ_DIR) |
+	(fsRemoveDir ^ unix.LANDLOCK_ACCESS_FS_REMOVE_DIR) | (fsRemoveFile ^ unix.LANDLOCK_ACCESS_FS_REMOVE_FILE) |
+	(fsMakeChar ^ unix.LANDLOCK_ACCESS_FS_MAKE_CHAR) | (fsMakeDir ^ unix.LANDLOCK_ACCESS_FS_MAKE_DIR) |
+	(fsMakeReg ^ unix.LANDLOCK_ACCESS_FS_MAKE_REG) | (fsMakeSock ^ unix.LANDLOCK_ACCESS_FS_MAKE_SOCK) |
+	(fsMakeFifo ^ unix.LANDLOCK_ACCESS_FS_MAKE_FIFO) | (fsMakeBlock ^ unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK) |
+	(fsMakeSym ^ unix.LANDLOCK_ACCESS_FS_MAKE_SYM) | (fsRefer ^ unix.LANDLOCK_ACCESS_FS_REFER) |
+	(fsTruncate ^ unix.LANDLOCK_ACCESS_FS_TRUNCATE) | (fsIoctlDev ^ unix.LANDLOCK_ACCESS_FS_IOCTL_DEV) |
+	(fsResolveUnix ^ unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX) |
+	(netBindTCP ^ unix.LANDLOCK_ACCESS_NET_BIND_TCP) | (netConnectTCP ^ unix.LANDLOCK_ACCESS_NET_CONNECT_TCP) |
+	(netBindUDP ^ unix.LANDLOCK_ACCESS_NET_BIND_UDP) | (netSendUDP ^ unix.LANDLOCK_ACCESS_NET_CONNECT_SEND_UDP) |
+	(scopeAbstract ^ unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET) | (scopeSignal ^ unix.LANDLOCK_SCOPE_SIGNAL) |
+	(flagLogSameExecOff ^ unix.LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF) | (flagLogNewExecOn ^ unix.LANDLOCK_RESTRICT_SELF_LOG_NEW_EXEC_ON) |
+	(flagLogSubdomainsOff ^ unix.LANDLOCK_RESTRICT_SELF_LOG_SUBDOMAINS_OFF) | (flagTSync ^ unix.LANDLOCK_RESTRICT_SELF_TSYNC)]struct{}{}
+
 // ABI returns the version of Landlock that this kernel has. It may be newer than
 // [NewestABI]. Errors wrap ErrAbsent, ErrDisabled or ErrRefused, which say what to
 // do.
