@@ -83,8 +83,8 @@ type Roots struct {
 // Class returns what the gate makes of the absolute path p; with whole, of p as a
 // directory of which everything comes into being, changes or vanishes at once.
 func (r Roots) Class(p string, whole bool) Class {
-	if i := r.first(table[:], tableIndex(), p, whole, nil); i >= 0 {
-		return class[table[i].kind]
+	if t := r.first(tableIndex(), p, Fold(p), whole, allKinds); t != nil {
+		return class[t.kind]
 	}
 	return Ordinary
 }
@@ -97,27 +97,28 @@ func (r Roots) Class(p string, whole bool) Class {
 // called ".git"; ".git" itself is not.
 func (r Roots) Held(p string, whole bool) (why string, ok bool) {
 	folded := Fold(p)
-	if i := r.first(boxed[:], boxedIndex(), p, whole, nil); i >= 0 {
-		if boxed[i].kind == always || !installed(folded, Fold(r.Workspace)) {
-			return boxed[i].why, true
-		}
+	t := r.first(boxedIndex(), p, folded, whole, allKinds)
+	if t != nil && t.kind == always {
+		return t.why, true
 	}
 	if installed(folded, Fold(r.Workspace)) {
 		return "", false
 	}
-	i := r.first(table[:], tableIndex(), p, whole, func(k kind) bool { return k == later || k == public })
-	if i < 0 || table[i].kind == public {
+	if t == nil {
+		t = r.first(tableIndex(), p, folded, whole, 1<<later|1<<public)
+	}
+	if t == nil || t.kind == public {
 		return "", false
 	}
-	return table[i].why, true
+	return t.why, true
 }
 
 // Built returns why a review should point at a change of p, whose last component
 // counts most: a build, a test or a packager runs it. ok is false if nothing is
 // known of it.
 func Built(p string) (why string, ok bool) {
-	if i := (Roots{}).first(builds[:], buildsIndex(), p, false, nil); i >= 0 {
-		return builds[i].why, true
+	if t := (Roots{}).first(buildsIndex(), p, Fold(p), false, allKinds); t != nil {
+		return t.why, true
 	}
 	return "", false
 }
@@ -156,10 +157,13 @@ func Beneath(p, dir string) bool {
 	return strings.HasPrefix(p, dir) && (len(p) == len(dir) || p[len(dir)] == '/')
 }
 
-// first returns the first row of rows that p is at and that wanted wants, or -1. A
-// nil wanted wants all.
-func (r Roots) first(rows []row, index map[string][]int, p string, whole bool, wanted func(kind) bool) int {
-	folded, home, best := Fold(p), Fold(r.Home), -1
+// allKinds wants rows of every kind.
+const allKinds = 1<<(built+1) - 1
+
+// first returns the first row of x that p, which is folded too, is at, of the kinds
+// whose bits are set in wanted, or nil.
+func (r Roots) first(x *index, p, folded string, whole bool, wanted uint) *row {
+	home, best := Fold(r.Home), -1
 	for i := 0; i < len(folded); {
 		rest := folded[i+1:]
 		end := strings.IndexByte(rest, '/')
@@ -167,13 +171,16 @@ func (r Roots) first(rows []row, index map[string][]int, p string, whole bool, w
 		if end >= 0 {
 			name = rest[:end]
 		}
-		for _, candidates := range [...][]int{index[name], index[wild]} {
-			for _, c := range candidates {
-				if best >= 0 && c >= best {
-					break
-				}
-				if (wanted == nil || wanted(rows[c].kind)) && r.applies(&rows[c], p, folded[:i], home) && matches(rows[c].pattern, rest, whole) {
-					best = c
+		if name != "" {
+			for _, candidates := range [...][]int{x.names[name], x.wild[name[0]]} {
+				for _, c := range candidates {
+					if best >= 0 && c >= best {
+						break
+					}
+					t := &x.rows[c]
+					if wanted&(1<<t.kind) != 0 && matches(t.pattern, rest, whole) && r.applies(t, p, folded[:i], home) {
+						best = c
+					}
 				}
 			}
 		}
@@ -182,7 +189,10 @@ func (r Roots) first(rows []row, index map[string][]int, p string, whole bool, w
 		}
 		i += 1 + end
 	}
-	return best
+	if best < 0 {
+		return nil
+	}
+	return &x.rows[best]
 }
 
 // applies reports whether the pattern of t may begin after dir.
@@ -219,26 +229,37 @@ func installed(p, root string) bool {
 	return false
 }
 
-// wild is the index of rows whose first component has a wildcard.
-const wild = "*"
+// An index finds the rows that a path may be at by one of its components.
+type index struct {
+	rows []row
+	// Both are positions in rows, in order: of the rows whose first component is a
+	// name, and of those where it has a wildcard, by the first byte that may match.
+	names map[string][]int
+	wild  [256][]int
+}
 
 var (
-	tableIndex  = sync.OnceValue(func() map[string][]int { return index(table[:]) })
-	boxedIndex  = sync.OnceValue(func() map[string][]int { return index(boxed[:]) })
-	buildsIndex = sync.OnceValue(func() map[string][]int { return index(builds[:]) })
+	tableIndex  = sync.OnceValue(func() *index { return newIndex(table[:]) })
+	boxedIndex  = sync.OnceValue(func() *index { return newIndex(boxed[:]) })
+	buildsIndex = sync.OnceValue(func() *index { return newIndex(builds[:]) })
 )
 
-// index is the positions in rows by the first component of their patterns.
-func index(rows []row) map[string][]int {
-	index := map[string][]int{}
+func newIndex(rows []row) *index {
+	x := &index{rows: rows, names: map[string][]int{}}
 	for i, r := range rows {
 		first, _, _ := strings.Cut(r.pattern, "/")
-		if strings.Contains(first, wild) {
-			first = wild
+		switch at := strings.IndexByte(first, '*'); {
+		case at < 0:
+			x.names[first] = append(x.names[first], i)
+		case at > 0:
+			x.wild[first[0]] = append(x.wild[first[0]], i)
+		default:
+			for c := range x.wild {
+				x.wild[c] = append(x.wild[c], i)
+			}
 		}
-		index[first] = append(index[first], i)
 	}
-	return index
+	return x
 }
 
 // fixed returns the components of the pattern before the first wildcard.
@@ -284,7 +305,15 @@ func matchesWithin(pattern, rest string) bool {
 	return false
 }
 
+// glob reports whether name is what pattern says, which has a "*".
 func glob(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return err == nil && ok
+	head, tail, _ := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(name, head) {
+		return false
+	}
+	if strings.Contains(tail, "*") {
+		ok, err := path.Match(pattern, name)
+		return err == nil && ok
+	}
+	return len(name) >= len(head)+len(tail) && strings.HasSuffix(name, tail)
 }

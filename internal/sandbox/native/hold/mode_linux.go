@@ -71,7 +71,10 @@ func (w *worker) truncate(at, size uint64) answer {
 		return pass
 	}
 	t, via, e := w.find(unix.AT_FDCWD, path, true)
-	if e != 0 || !w.inside(t.path) {
+	if e != 0 {
+		return lost(path, e)
+	}
+	if !w.inside(t.path) {
 		return pass
 	}
 	if !stillWaits(w.listener, w.n.id) {

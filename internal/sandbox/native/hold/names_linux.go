@@ -6,7 +6,10 @@ import "golang.org/x/sys/unix"
 // to dirfd. whole says that it is a link.
 func (w *worker) create(dirfd int32, path string, whole bool, perform func(s spot) error) answer {
 	s, e := w.parent(dirfd, path)
-	if e != 0 || s.base == "" || !w.inside(s.real) {
+	if e != 0 {
+		return lost(path, e)
+	}
+	if s.base == "" || !w.inside(s.real) {
 		return pass
 	}
 	if !stillWaits(w.listener, w.n.id) {
@@ -74,6 +77,11 @@ func (w *worker) makeDir(dirfd int32, at uint64, mode uint32) answer {
 }
 
 func (w *worker) makeNode(dirfd int32, at uint64, mode, device uint32) answer {
+	switch mode & unix.S_IFMT {
+	case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
+	default:
+		return pass // for its error
+	}
 	path, e := w.string(at)
 	if e != 0 {
 		return pass
@@ -100,12 +108,18 @@ func (w *worker) makeLink(targetAt uint64, dirfd int32, at uint64) answer {
 const removeDir = unix.AT_REMOVEDIR
 
 func (w *worker) remove(dirfd int32, at uint64, flags int) answer {
+	if flags&^removeDir != 0 {
+		return pass // for its error
+	}
 	path, e := w.string(at)
 	if e != 0 {
 		return pass
 	}
 	s, e := w.parent(dirfd, path)
-	if e != 0 || s.base == "" || !w.inside(s.real) {
+	if e != 0 {
+		return lost(path, e)
+	}
+	if s.base == "" || !w.inside(s.real) {
 		return pass
 	}
 	if !stillWaits(w.listener, w.n.id) {
@@ -131,8 +145,11 @@ func (w *worker) remove(dirfd int32, at uint64, flags int) answer {
 // link performs link(2). The file keeps its first name: if that is held, so would
 // its content have to be under the second.
 func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, flags int) answer {
+	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return pass // for its error
+	}
 	oldPath, e := w.string(oldAt)
-	if e != 0 || flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+	if e != 0 {
 		return pass
 	}
 	newPath, e := w.string(newAt)
@@ -141,7 +158,7 @@ func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, fl
 	}
 	t, e := w.linked(oldDir, oldPath, flags)
 	if e != 0 {
-		return pass
+		return lost(oldPath, e)
 	}
 	return w.create(newDir, newPath, false, func(s spot) error {
 		if v := w.judge.check(Link, t.path, false, w); v.Held() {

@@ -27,6 +27,14 @@ func (o opening) reads() bool     { return o.flags&unix.O_ACCMODE == unix.O_RDON
 func (o opening) truncates() bool { return o.flags&unix.O_TRUNC != 0 }
 func (o opening) exclusive() bool { return o.makes() && o.flags&unix.O_EXCL != 0 }
 
+// valid reports whether the flags are a combination that the kernel takes.
+func (o opening) valid() bool {
+	if o.flags&tmpfileBit != 0 && (o.flags&unix.O_DIRECTORY == 0 || o.reads()) {
+		return false
+	}
+	return o.flags&unix.O_DIRECTORY == 0 || !o.makes()
+}
+
 // op is what the rules are asked about.
 func (o opening) op() Op {
 	if o.makes() {
@@ -39,7 +47,7 @@ func (o opening) op() Op {
 func (o opening) links() bool { return o.flags&unix.O_NOFOLLOW == 0 && !o.exclusive() }
 
 func (w *worker) openFile(dirfd int32, at uint64, o opening) answer {
-	if o.flags&unix.O_PATH != 0 || o.flags&unix.O_TMPFILE == tmpfileBit {
+	if o.flags&unix.O_PATH != 0 || !o.valid() {
 		return pass // nothing is opened for writing, whatever else is asked for
 	}
 	path, e := w.string(at)
@@ -52,7 +60,7 @@ func (w *worker) openFile(dirfd int32, at uint64, o opening) answer {
 	s, e := w.parent(dirfd, path)
 	for range maxLinks {
 		if e != 0 {
-			return w.elsewhere(o)
+			return lost(path, e)
 		}
 		if number := w.own(s); number >= 0 {
 			return w.reopen(number, o)
@@ -176,7 +184,10 @@ func isPipe(fd int) bool {
 // openNameless opens a file without a name in the directory path.
 func (w *worker) openNameless(dirfd int32, path string, o opening) answer {
 	t, _, e := w.find(dirfd, path, true)
-	if e != 0 || !w.inside(t.path) {
+	if e != 0 {
+		return lost(path, e)
+	}
+	if !w.inside(t.path) {
 		return pass
 	}
 	mask, e := w.umask(o)

@@ -17,6 +17,9 @@ import (
 const maxMoved = 50_000
 
 func (w *worker) rename(oldDir int32, oldAt uint64, newDir int32, newAt uint64, flags uint32) answer {
+	if swaps := flags&unix.RENAME_EXCHANGE != 0; flags > 7 || swaps && flags != unix.RENAME_EXCHANGE {
+		return pass // for its error
+	}
 	oldPath, e := w.string(oldAt)
 	if e != 0 {
 		return pass
@@ -27,10 +30,13 @@ func (w *worker) rename(oldDir int32, oldAt uint64, newDir int32, newAt uint64, 
 	}
 	from, e := w.parent(oldDir, oldPath)
 	if e != 0 {
-		return pass
+		return lost(oldPath, e)
 	}
 	to, e := w.parent(newDir, newPath)
-	if e != 0 || from.base == "" || to.base == "" || !w.inside(from.real) && !w.inside(to.real) {
+	if e != 0 {
+		return lost(newPath, e)
+	}
+	if from.base == "" || to.base == "" || !w.inside(from.real) && !w.inside(to.real) {
 		return pass
 	}
 	if !stillWaits(w.listener, w.n.id) {

@@ -13,6 +13,17 @@ const (
 	maxLinks = 40   // MAXSYMLINKS
 )
 
+// lost is the answer where path could not be found. It is what the kernel would
+// say, but for what leads each process somewhere else: that, the kernel says itself.
+// To pass everything on would be wrong: another thread may have made the path
+// meanwhile, and Landlock, which allows no change, would refuse what is allowed.
+func lost(path string, e unix.Errno) answer {
+	if e == unix.ELOOP || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/dev/") {
+		return pass
+	}
+	return refuse(e)
+}
+
 // A spot is the place of a file: a directory that we hold, and a name in it.
 type spot struct {
 	dir  int
@@ -59,7 +70,7 @@ func (w *worker) keep(fd int, err error) (int, unix.Errno) {
 
 // of opens what /proc/<caller>/name is.
 func (w *worker) of(name string, flags int) (int, unix.Errno) {
-	return w.keep(unix.Openat(w.proc, strconv.Itoa(int(w.n.pid))+name, unix.O_PATH|unix.O_CLOEXEC|flags, 0))
+	return w.keep(unix.Openat(w.proc, itoa(int(w.n.pid))+name, unix.O_PATH|unix.O_CLOEXEC|flags, 0))
 }
 
 // descriptor opens what number is in the caller's table of descriptors.
@@ -67,7 +78,7 @@ func (w *worker) descriptor(number int32, flags int) (int, unix.Errno) {
 	if number < 0 {
 		return -1, unix.EBADF
 	}
-	fd, e := w.of("/fd/"+strconv.Itoa(int(number)), flags)
+	fd, e := w.of("/fd/"+itoa(int(number)), flags)
 	if e == unix.ENOENT {
 		e = unix.EBADF
 	}
@@ -85,34 +96,39 @@ func (w *worker) start(dirfd int32, flags int) (int, unix.Errno) {
 // parent finds the directory that path is in, for a caller who gives it relative to
 // dirfd.
 func (w *worker) parent(dirfd int32, path string) (spot, unix.Errno) {
-	if path == "" {
+	switch {
+	case path == "":
 		return spot{}, unix.ENOENT
-	}
-	if path[0] == '/' {
-		return w.parentAt(unix.AT_FDCWD, path)
+	case path[0] == '/':
+		return w.parentAt(unix.AT_FDCWD, "", path)
+	case dirfd == unix.AT_FDCWD && len(path) < maxPath/2:
+		return w.parentAt(w.proc, itoa(int(w.n.pid))+"/cwd/", path) // two steps in one
 	}
 	base, e := w.start(dirfd, unix.O_DIRECTORY)
 	if e != 0 {
 		return spot{}, e
 	}
-	return w.parentAt(base, path)
+	return w.parentAt(base, "", path)
 }
 
-// parentAt is parent with a directory of our own. No link of /proc that leads a
-// process to what it has open is followed: it would lead us.
-func (w *worker) parentAt(base int, path string) (spot, unix.Errno) {
+// parentAt is parent with a directory of our own. lead leads from there to where
+// path begins. But in it no link of /proc that leads a process to what it has open
+// is followed: it would lead us.
+func (w *worker) parentAt(base int, lead, path string) (spot, unix.Errno) {
 	end := len(path)
 	for end > 0 && path[end-1] == '/' {
 		end--
 	}
 	at := strings.LastIndexByte(path[:end], '/') + 1
 	s := spot{dir: base, name: path[at:], base: path[at:end]}
-	if at > 0 || base == unix.AT_FDCWD {
-		dir := path[:at]
+	if dir := lead + path[:at]; dir != "" || base == unix.AT_FDCWD {
 		if dir == "" {
 			dir = "/"
 		}
-		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC}
+		if lead == "" {
+			how.Resolve = unix.RESOLVE_NO_MAGICLINKS
+		}
 		var e unix.Errno
 		if s.dir, e = w.keep(unix.Openat2(base, dir, &how)); e != 0 {
 			return spot{}, e
@@ -125,7 +141,7 @@ func (w *worker) parentAt(base int, path string) (spot, unix.Errno) {
 
 // real returns the path of what fd is, without links.
 func (w *worker) real(fd int) (string, unix.Errno) {
-	n, err := unix.Readlinkat(w.fds, strconv.Itoa(fd), w.text[:])
+	n, err := unix.Readlinkat(w.fds, itoa(fd), w.text[:])
 	if err != nil {
 		e, _ := err.(unix.Errno) //nolint:errorlint // as in keep
 		return "", e
@@ -144,9 +160,9 @@ func (w *worker) follow(s spot) (spot, unix.Errno) {
 	case target == "":
 		return spot{}, unix.ENOENT
 	case target[0] == '/':
-		return w.parentAt(unix.AT_FDCWD, target)
+		return w.parentAt(unix.AT_FDCWD, "", target)
 	default:
-		return w.parentAt(s.dir, target)
+		return w.parentAt(s.dir, "", target)
 	}
 }
 

@@ -8,13 +8,20 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// workers is how many calls are performed at once. What can block for long does
-// not occupy one.
-const workers = 6
+// Calls are performed by few workers: the kernel gives them calls in turn, and one
+// that was idle for long is slow to wake. What can block for long does not occupy
+// one. Where all are occupied for stall all the same, by a file system that does
+// not answer, there will be one more, up to maxWorkers.
+const (
+	workers    = 2
+	maxWorkers = 32
+	stall      = 50 * time.Millisecond
+)
 
 // Serve performs what the program's filter notifies through listener, until nobody
 // is left who could: then it returns nil. It takes listener over. An error means that
@@ -36,30 +43,27 @@ func Serve(ctx context.Context, listener int, o Options) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("serving held files: %w", err), s.close())
 	}
-	var failure atomic.Pointer[error]
 	rouse := func() {
 		// The counter cannot overflow: this is called a few times.
 		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 	stop := context.AfterFunc(ctx, func() { s.ended.Store(true); rouse() })
-	var running sync.WaitGroup
+	s.failed = func(err error) {
+		s.failure.CompareAndSwap(nil, &err)
+		rouse()
+	}
 	for range workers {
-		running.Go(func() {
-			if err := (&worker{server: s}).run(); err != nil {
-				failure.CompareAndSwap(nil, &err)
-				rouse()
-			}
-		})
+		s.employ()
 	}
 	err = s.watch(wake)
 	stop()
-	if f := failure.Load(); f != nil {
+	if f := s.failure.Load(); f != nil {
 		err = errors.Join(err, *f)
 	}
 	// A worker that waits for a call cannot be woken where the kernel does not do it
 	// (before 6.11), nor while there are programs left.
 	go func() {
-		running.Wait()
+		s.running.Wait()
 		_ = s.close()
 		unix.Close(wake)
 	}()
@@ -84,6 +88,39 @@ type server struct {
 	proc, fds int
 	self      string
 	ended     atomic.Bool
+
+	running   sync.WaitGroup // workers
+	employed  atomic.Int32   // how many these are
+	busy      atomic.Int32   // those that serve a call
+	served    atomic.Int64   // calls, so far
+	attentive atomic.Bool    // somebody looks whether all are stuck
+	failure   atomic.Pointer[error]
+	failed    func(error)
+}
+
+// employ starts one more worker.
+func (s *server) employ() {
+	s.employed.Add(1)
+	s.running.Go(func() {
+		if err := (&worker{server: s}).run(); err != nil {
+			s.failed(err)
+		}
+	})
+}
+
+// relieve sees to it that one more worker is employed if nothing moves for stall.
+func (s *server) relieve() {
+	if !s.attentive.CompareAndSwap(false, true) {
+		return
+	}
+	before := s.served.Load()
+	time.AfterFunc(stall, func() {
+		s.attentive.Store(false)
+		if n := s.employed.Load(); s.busy.Load() >= n && s.served.Load() == before && n < maxWorkers {
+			s.employ()
+			s.relieve()
+		}
+	})
 }
 
 func newServer(listener int, o Options) (*server, error) {
@@ -168,6 +205,13 @@ func (w *worker) run() error {
 }
 
 func (w *worker) serve() {
+	if w.busy.Add(1) == w.employed.Load() {
+		w.relieve()
+	}
+	defer func() {
+		w.busy.Add(-1)
+		w.served.Add(1)
+	}()
 	a := refuse(unix.EPERM)
 	if call, ok := calls[w.n.nr]; ok && w.n.arch == nativeArch && w.n.pid != 0 && !w.ended.Load() {
 		a = call(w)
