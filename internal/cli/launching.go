@@ -97,6 +97,21 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	return res.Status, errors.Join(err, ferr)
 }
 
+// launching starts commands of agents that may change what they are given: what that
+// is, is decided with the command.
+func launching(session launch.Session) func(context.Context, sandbox.Tier, sandbox.Spec) (sandbox.Box, func() error, error) {
+	return func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (sandbox.Box, func() error, error) {
+		r, err := launch.Start(ctx, launch.Options{Session: session, Tier: tier}, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, func() error {
+			_, _, err := r.Finish(ctx, nil, nil, 0) // the output is in the result of the call
+			return err
+		}, nil
+	}
+}
+
 // denialLine is a denial for people.
 func denialLine(d sandbox.Denial) string {
 	line := fmt.Sprintf("refused in the box: %s %s: %s", d.Op, d.Object, d.Rule)

@@ -134,8 +134,12 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	boxes.Record = func(ctx context.Context, server string, r sandbox.Report) error {
 		return session.RecordBox(ctx, server, "", r.String(), r)
 	}
+	boxes.RecordCommand = func(ctx context.Context, ticket string, r sandbox.Report) error {
+		return session.RecordBox(ctx, "", ticket, r.String(), r)
+	}
+	boxes.Launch = launching(session)
 	m, err := mediator.New(mediator.Options{
-		Decider: session, Starter: boxes, Servers: servers, Log: log, Version: version,
+		Decider: session, Starter: boxes, Commander: boxes, Servers: servers, Log: log, Version: version,
 		Session: session.Opened().Session, Principal: session.Opened().Principal,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/unboxed"
+	"ringfence/internal/server/exec"
 	"ringfence/internal/server/fetch"
 	"ringfence/internal/server/filesystem"
 	"ringfence/internal/server/git"
@@ -34,12 +35,24 @@ func newServer(s *streams) *cobra.Command {
 		newBuiltin(s, "fetch", "Pages of the web", func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, _ []string) error {
 			return fetch.Serve(ctx, in, out, fetch.Options{})
 		}),
+		newBuiltin(s, "exec", "Commands, which the process that runs it has run in boxes", serveExec),
 	)
 	return c
 }
 
 // builtins are the names of the built-in servers.
-func builtins() []string { return []string{"fetch", "filesystem", "git"} }
+func builtins() []string { return []string{"exec", "fetch", "filesystem", "git"} }
+
+// serveExec hears on descriptor 3 and asks on 4, as package mediator hands them on.
+func serveExec(ctx context.Context, in io.ReadCloser, out io.WriteCloser, _ []string) error {
+	answers, requests := os.NewFile(3, "answers"), os.NewFile(4, "requests")
+	for _, f := range []*os.File{answers, requests} {
+		if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+			return exec.Serve(ctx, in, out, exec.Options{})
+		}
+	}
+	return exec.Serve(ctx, in, out, exec.Options{Requests: requests, Answers: answers})
+}
 
 type serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, roots []string) error
 

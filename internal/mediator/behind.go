@@ -189,7 +189,7 @@ func (s *server) start(old *link, pause time.Duration) (*link, error) {
 	}
 	log := s.o.Log
 	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))
-	l := newLink(s.cfg.Name, p, s.o.MaxResult, log, s.refresh)
+	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh)
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.err.String()
 		l.stop(s.o.StopGrace)

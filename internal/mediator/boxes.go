@@ -25,6 +25,11 @@ type Boxes struct {
 	Cache     string       // absolute; each server keeps its caches in a directory of its name there
 	// Record puts on record what confines a server, before it starts.
 	Record func(ctx context.Context, server string, r sandbox.Report) error
+	// RecordCommand puts on record what confines a command, before it starts.
+	RecordCommand func(ctx context.Context, ticket string, r sandbox.Report) error
+	// Launch has a command decided that may change what it is given, and starts it.
+	// finish is called once, at its end.
+	Launch func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (box sandbox.Box, finish func() error, err error)
 }
 
 var _ Starter = Boxes{}
@@ -36,17 +41,73 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
 	}
 	spec.Confirm = func(r sandbox.Report) error { return b.Record(ctx, s.Name, r) }
+	tier, err := b.tier(s)
+	if err != nil {
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+	}
+	var ch *channel
+	if s.Ringfence.Builtin == builtinExec {
+		var theirs []*os.File
+		if ch, theirs, err = newChannel(); err != nil {
+			return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+		}
+		spec.Files = theirs
+	}
+	box, err := tier.Start(context.WithoutCancel(ctx), spec)
+	for _, f := range spec.Files {
+		f.Close()
+	}
+	if err != nil {
+		ch.Close()
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+	}
+	p := process(box)
+	if ch != nil {
+		p.Channel = ch
+	}
+	return p, nil
+}
+
+// tier is what confines s.
+func (b Boxes) tier(s Server) (sandbox.Tier, error) {
 	tier := b.Tier
 	if s.Ringfence.Unboxed {
 		tier = b.Unboxed
 	}
 	if tier == nil {
-		return nil, fmt.Errorf("starting server %s: it is configured as unboxed, and here every server is in a box", s.Name)
+		return nil, errors.New("it is configured as unboxed, and here every server is in a box")
 	}
-	box, err := tier.Start(context.WithoutCancel(ctx), spec)
+	return tier, nil
+}
+
+// A channel is our end of two pipes, one in each direction. Of the server they are the
+// descriptors 3, where it hears, and 4, where it asks.
+type channel struct{ in, out *os.File }
+
+func newChannel() (ours *channel, theirs []*os.File, err error) {
+	hears, out, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+		return nil, nil, err
 	}
+	in, asks, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(err, hears.Close(), out.Close())
+	}
+	return &channel{in, out}, []*os.File{hears, asks}, nil
+}
+
+func (c *channel) Read(p []byte) (int, error)  { return c.in.Read(p) }
+func (c *channel) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// Close implements [io.Closer]. Of nil it does nothing.
+func (c *channel) Close() error {
+	if c == nil {
+		return nil
+	}
+	return errors.Join(c.in.Close(), c.out.Close())
+}
+
+func process(box sandbox.Box) *Process {
 	kill := func() { _ = box.Kill() } // what cannot be killed shows in Wait
 	return &Process{
 		Stdin: box.Stdin(), Stdout: closer{box.Stdout().Read}, Stderr: closer{box.Stderr().Read},
@@ -58,7 +119,7 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 			}
 			return err
 		},
-	}, nil
+	}
 }
 
 // A closer is a stream that ends with its box and needs no closing.
@@ -69,6 +130,9 @@ func (closer) Close() error                 { return nil }
 
 // Argv returns what is run as s, its program as an absolute path.
 func (b Boxes) Argv(s Server) ([]string, error) {
+	if s.Ringfence.Builtin == builtinExec {
+		return []string{b.Program, "server", builtinExec}, nil
+	}
 	if s.Ringfence.Builtin != "" {
 		argv := []string{b.Program, "server", s.Ringfence.Builtin, "--root", b.Workspace}
 		for _, p := range s.Ringfence.Paths {

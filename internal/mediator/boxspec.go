@@ -16,11 +16,15 @@ import (
 // needs in order to run, and a cache of its own.
 //
 // Our own servers do what the gate decided, path by path, so they are not held
-// from files that the host runs later; the others are.
+// from files that the host runs later; the others are. The one that has commands run
+// has a channel, and nothing else.
 func (b Boxes) spec(s Server) (sandbox.Spec, error) {
 	argv, err := b.Argv(s)
 	if err != nil {
 		return sandbox.Spec{}, err
+	}
+	if s.Ringfence.Builtin == builtinExec {
+		return sandbox.Spec{Argv: argv, Profile: sandbox.ProfileServer, Dir: "/"}, nil
 	}
 	spec := sandbox.Spec{
 		Argv: argv, Env: b.environment(s), Dir: b.Dir(s), Profile: sandbox.ProfileServer,

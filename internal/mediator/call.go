@@ -148,12 +148,16 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 	switch {
 	case c.s == nil:
 		return answer{}, errNoServer
-	case len(t.Filter.LeaveOut) > 0:
+	case len(t.Filter.LeaveOut) > 0 && c.at.link.orders == nil:
 		return answer{}, errLeaveOut
 	}
 	limit := c.s.cfg.Ringfence.Timeout
 	if limit <= 0 {
 		limit = c.f.m.o.CallTimeout
+	}
+	orders := c.at.link.orders
+	if orders != nil {
+		limit += commandGrace
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
@@ -172,10 +176,25 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 	if token := c.parts.token.of(c.m.raw); token != nil {
 		progress = func(done, total []byte) { c.f.progress(token, done, total) }
 	}
-	return c.at.link.request(ctx, progress, func(id int64) ([]byte, error) {
-		return c.parts.toServer(c.m, id, c.tool, args)
+	var placed int64
+	a, err := c.at.link.request(ctx, progress, func(id int64) ([]byte, error) {
+		if orders == nil {
+			return c.parts.toServer(c.m, id, c.tool, args)
+		}
+		args = oneLine(args)
+		orders.place(ctx, id, t, args)
+		placed = id
+		return c.parts.withToken().toServer(c.m, id, c.tool, args)
 	})
+	if placed != 0 {
+		orders.withdraw(placed)
+	}
+	return a, err
 }
+
+// commandGrace is how much longer a call may take than the command that it runs, so
+// that the result of one whose time was over still comes.
+const commandGrace = 10 * time.Second
 
 // undecided answers a call about which there was no decision, for what the code of
 // the denying ticket says, if anything.

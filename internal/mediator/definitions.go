@@ -30,7 +30,7 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	if err != nil {
 		return nil, "", err
 	}
-	l := newLink(s.Name, p, o.MaxResult, o.Log, func() {})
+	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {})
 	list, err = definitionsOf(ctx, l, sessions{}, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {

@@ -23,7 +23,7 @@ type Starter interface {
 	Start(ctx context.Context, s Server) (*Process, error)
 }
 
-// A Process is a started server. All of its fields are set but Report.
+// A Process is a started server. All of its fields are set but Report and Channel.
 type Process struct {
 	Stdin  io.WriteCloser
 	Stdout io.ReadCloser
@@ -37,6 +37,8 @@ type Process struct {
 	// written before the end is still read from them.
 	Wait   func() error
 	Report string // what confines the process, as the kernel confirmed it
+	// Channel is where the server "exec" asks for commands; nil with all others.
+	Channel io.ReadWriteCloser
 }
 
 // A link is the connection to one incarnation of a server.
@@ -48,7 +50,8 @@ type link struct {
 	max  int
 	err  ring // the end of its standard error
 
-	changed func() // the server says that its tools changed
+	changed func()  // the server says that its tools changed
+	orders  *orders // of the server "exec"; nil with all others
 
 	held atomic.Int64 // bytes of results not yet released
 	down chan struct{}
@@ -79,10 +82,14 @@ func (a answer) free() {
 	}
 }
 
-func newLink(name string, p *Process, limit int, log *slog.Logger, changed func()) *link {
+func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func()) *link {
 	l := &link{
-		name: name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed,
+		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed,
 		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
+	}
+	if p.Channel != nil {
+		l.orders = newOrders(s, run, p.Channel, log, l.breach)
+		go l.orders.serve()
 	}
 	var streams sync.WaitGroup
 	streams.Go(l.read)
@@ -113,6 +120,9 @@ func (l *link) reap(streams *sync.WaitGroup) {
 	_ = l.proc.Stderr.Close()
 	_ = l.proc.Stdin.Close()
 	<-l.out.done
+	if l.orders != nil {
+		l.orders.close()
+	}
 	close(l.gone)
 }
 

@@ -23,7 +23,9 @@
 //	    refused; names that differ from known ones only in case are refused.
 //	M6  Text of a server reaches the client through [act.Decider.Finish] only.
 //	    Progress is numbers; log messages and standard error do not pass.
-//	M7  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
+//	M7  A command runs for a call that is under way, whose arguments it has byte for
+//	    byte, once, and no longer than the call.
+//	M8  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
 //	    refreshed lists, kept standard error.
 //
 // Locks: server.mu before link.mu; none is held while a stream is read or
@@ -60,6 +62,8 @@ type Options struct {
 	Decider act.Decider
 	Starter Starter
 	Servers []Server
+	// Commander runs commands for the built-in server "exec"; nil runs none.
+	Commander Commander
 
 	Session   string // for [act.Request]
 	Principal string // for [act.Request]

@@ -155,7 +155,15 @@ type callParts struct {
 	name      string
 	nameAt    span
 	arguments span
+	meta      span
 	token     span
+	always    bool // the server gets a token also where the client gave none
+}
+
+// withToken returns p for a server that must know which call it serves.
+func (p callParts) withToken() callParts {
+	p.always = true
+	return p
 }
 
 var errTasks = errors.New("calls as tasks are not supported")
@@ -185,6 +193,7 @@ func readCall(m message) (callParts, error) {
 		case "task":
 			return p, errTasks
 		case "_meta":
+			p.meta = at
 			if p.token, err = readToken(m.raw, at); err != nil {
 				return p, err
 			}
@@ -244,8 +253,17 @@ func (p callParts) toServer(m message, id int64, tool string, arguments []byte) 
 		{Start: p.nameAt.start, End: p.nameAt.end, New: name},
 		{Start: len(m.raw), End: len(m.raw), New: []byte{'\n'}},
 	}
-	if p.token.ok() {
+	token := append([]byte(`"progressToken":`), number...)
+	switch {
+	case p.token.ok():
 		edits = append(edits, strictjson.Edit{Start: p.token.start, End: p.token.end, New: number})
+	case p.always && !p.meta.ok():
+		edits[1].New = append(append(append(slices.Clip(name), `,"_meta":{`...), token...), '}')
+	case p.always:
+		if len(bytes.Trim(p.meta.of(m.raw), "{} \t\r")) > 0 {
+			token = append(token, ',')
+		}
+		edits = append(edits, strictjson.Edit{Start: p.meta.start + 1, End: p.meta.start + 1, New: token})
 	}
 	switch {
 	case p.arguments.ok():
@@ -253,7 +271,7 @@ func (p callParts) toServer(m message, id int64, tool string, arguments []byte) 
 			edits = append(edits, strictjson.Edit{Start: p.arguments.start, End: p.arguments.end, New: arguments})
 		}
 	case string(arguments) != "{}":
-		edits[1].New = append(append(slices.Clip(name), `,"arguments":`...), arguments...)
+		edits[1].New = append(append(slices.Clip(edits[1].New), `,"arguments":`...), arguments...)
 	}
 	return strictjson.Splice(m.raw, edits)
 }

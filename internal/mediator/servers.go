@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/sandbox"
 )
 
 // A Server is one entry of a servers file.
@@ -38,6 +39,11 @@ type Settings struct {
 	Hosts       []string      // what its network may reach, as written
 	Unboxed     bool          // no box at all
 	Timeout     time.Duration // of one call; 0 means the mediator's
+
+	// Of the built-in server "exec" only: what its commands may do with the workspace,
+	// "" or "ro", or "rw", and what limits they have, "" for those that go with it.
+	Workspace sandbox.Mode    `json:",omitempty"`
+	Profile   sandbox.Profile `json:",omitempty"`
 }
 
 // Bounds of a servers file.
@@ -49,7 +55,7 @@ const (
 
 var (
 	entryKeys     = []string{"command", "args", "env", "cwd", "type", "url", "disabled", "description", "ringfence"}
-	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout"}
+	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout", "workspace", "profile"}
 )
 
 // CheckName returns an error unless name can be that of a server: a letter or
@@ -198,6 +204,8 @@ func (r *serversReader) entry(e strictjson.Member) (Server, bool, error) {
 		return s, false, r.fail(e.At, `server %q has neither "command" nor "ringfence": {"builtin": …}`, s.Name)
 	case s.Command != "" && s.Ringfence.Builtin != "":
 		return s, false, r.fail(e.At, `server %q has both "command" and "builtin"`, s.Name)
+	case s.Ringfence.Builtin != builtinExec && (s.Ringfence.Workspace != "" || s.Ringfence.Profile != ""):
+		return s, false, r.fail(e.At, `server %q: "workspace" and "profile" are only for "builtin": "exec"`, s.Name)
 	}
 	return s, true, nil
 }
@@ -253,6 +261,10 @@ func (r *serversReader) settings(of strictjson.Member) (Settings, error) {
 			s.Unboxed, err = r.boolean(m)
 		case "timeout":
 			s.Timeout, err = r.duration(m)
+		case "workspace":
+			s.Workspace, err = oneOf(r, m, sandbox.ReadOnly, sandbox.ReadWrite)
+		case "profile":
+			s.Profile, err = oneOf(r, m, sandbox.ProfileCommand, sandbox.ProfileAgent)
 		default:
 			near := strictjson.Nearest(m.Name, ringfenceKeys)
 			if near != "" {
@@ -273,6 +285,14 @@ func (r *serversReader) text(m strictjson.Member) (string, error) {
 		return "", r.fail(m.Start, "%s must be a string", clip(m.Name))
 	}
 	return s, nil
+}
+
+func oneOf[T ~string](r *serversReader, m strictjson.Member, a, b T) (T, error) {
+	s, err := r.text(m)
+	if err == nil && s != string(a) && s != string(b) {
+		err = r.fail(m.Start, "%s can only be %q or %q", clip(m.Name), a, b)
+	}
+	return T(s), err
 }
 
 func (r *serversReader) boolean(m strictjson.Member) (bool, error) {
