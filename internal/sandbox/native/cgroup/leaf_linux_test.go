@@ -200,7 +200,7 @@ func TestMemoryBomb(t *testing.T) {
 	if !ok || !status.Signaled() || status.Signal() != unix.SIGKILL {
 		t.Errorf("it ended with %v", err)
 	}
-	if u := l.Usage(); u.OOMKills != 1 || u.MemoryPeak < 32<<20 || u.MemoryPeak > 64<<20 {
+	if u := l.Usage(); u.OOMKills != 1 || u.MemoryPeak < 32<<20 || u.MemoryPeak > 65<<20 {
 		t.Errorf("usage %+v", u)
 	}
 }
