@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,9 +45,22 @@ func (b *builder) think() error {
 		}
 	} else {
 		p.nodes = v.sorted()
+		if b.ids.outer >= 0 {
+			b.hideProcesses(p.nodes)
+		}
 		p.grants = grants(p.nodes, p.hold.on)
 	}
 	return b.filters()
+}
+
+// hideProcesses keeps group 0 from seeing what hidepid hides, which it does by default:
+// a box of root is in it.
+func (b *builder) hideProcesses(nodes []node) {
+	for i := range nodes {
+		if nodes[i].kind == kindProc {
+			nodes[i].source = strconv.Itoa(blockSize - 1)
+		}
+	}
 }
 
 // holdingOf says what the supervisor is told, if there is anything to hold. It stands in

@@ -177,7 +177,11 @@ func (t *tree) mount(n node) (int, error) {
 	case kindTmpfs:
 		return newFS("tmpfs", private, "mode", fmt.Sprintf("%#o", n.mode), "size", fmt.Sprint(n.size), "nr_inodes", fmt.Sprint(ownInodes))
 	case kindProc:
-		return newFS("proc", private|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, "hidepid", "invisible")
+		options := []string{"hidepid", "invisible"}
+		if n.source != "" {
+			options = append(options, "gid", n.source)
+		}
+		return newFS("proc", private|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, options...)
 	case kindPts:
 		return newFS("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode", "0666", "mode", "0600")
 	default:

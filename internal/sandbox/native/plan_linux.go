@@ -36,7 +36,7 @@ const (
 	kindFile                  // a file that holds source
 	kindBind                  // what is at source on the host
 	kindTmpfs                 // an empty file system of size bytes
-	kindProc                  // the processes of the box
+	kindProc                  // the processes of the box; source is the group that sees all, "" for the usual one
 	kindPts                   // its terminals
 	kindMask                  // an empty thing, in the place of one that must not be there
 )

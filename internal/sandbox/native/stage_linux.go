@@ -446,8 +446,8 @@ func (s *stage) confineSelf() {
 
 // awaitGo lets the program start when the caller says so.
 func (s *stage) awaitGo() {
+	fr, err := s.wire.recv(0)
 	s.do("go", func() error {
-		fr, err := s.wire.recv(0)
 		if err == nil && fr.kind != frameGo {
 			err = fmt.Errorf("a frame of kind %d instead of the word to go", fr.kind)
 		}
