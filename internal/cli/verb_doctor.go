@@ -3,13 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/config"
-	"ringfence/internal/doctor"
+	"ringfence/internal/sandbox/doctor"
 	"ringfence/internal/sys/proc"
 )
 
@@ -58,7 +57,7 @@ func diagnose(ctx context.Context, s *streams) (diagnosis, error) {
 		return diagnosis{}, err
 	}
 	d := diagnosis{
-		System: runtime.GOOS + "/" + runtime.GOARCH, Configured: conf.Box.Tier, From: from.Of("box.tier"), Permissive: conf.Box.Permissive,
+		System: doctor.System(), Configured: conf.Box.Tier, From: from.Of("box.tier"), Permissive: conf.Box.Permissive,
 	}
 	for _, name := range []string{config.TierNative, config.TierContainer} {
 		t, err := tierNamed(conf.Box, name)
@@ -89,13 +88,8 @@ func (d *diagnosis) advise() {
 	if d.Permissive {
 		say("Permissive is set: what cannot be boxed runs all the same, and every record says so. Unset it outside development.")
 	}
-	switch runtime.GOOS {
-	case "linux":
-		say("In production on Linux: native; add container for untrusted workloads.")
-	case "darwin":
-		say("In production on macOS: container, or ringfence in a Linux container.")
-	case "windows":
-		say("In production on Windows: container.")
+	if s := doctor.Advice(); s != "" {
+		say("%s", s)
 	}
 }
 

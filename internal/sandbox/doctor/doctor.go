@@ -19,11 +19,29 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/ipc"
 )
+
+// System is the kind of this machine: "linux/amd64".
+func System() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
+// Advice is what to use in production on a machine of this kind, "" where nothing
+// is known of it.
+func Advice() string {
+	switch runtime.GOOS {
+	case "linux":
+		return "In production on Linux: native; add container for untrusted workloads."
+	case "darwin":
+		return "In production on macOS: container, or ringfence in a Linux container."
+	case "windows":
+		return "In production on Windows: container."
+	}
+	return ""
+}
 
 // A Trial is one thing that was tried in a box.
 type Trial struct {
