@@ -33,6 +33,7 @@ type lifeline interface {
 type box struct {
 	engine         *engine
 	id             string
+	dir            string // of ours; what it holds is mounted in the container
 	life           lifeline
 	stdin          io.WriteCloser
 	stdout, stderr io.Reader
@@ -56,7 +57,7 @@ func (b *box) live(ctx context.Context) {
 	}
 	b.life.cut()
 	removed := b.engine.removeAnyway(ctx, b.id)
-	gone := b.life.gone()
+	gone := errors.Join(b.life.gone(), os.RemoveAll(b.dir))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused = refused

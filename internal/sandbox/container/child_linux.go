@@ -1,7 +1,6 @@
 package container
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"syscall"
@@ -65,6 +63,7 @@ func Child(args []string) {
 type handover struct {
 	Files    int
 	Terminal bool // the first is one, and becomes the controlling terminal
+	Mounts   bool // there are some that could go away
 }
 
 // An order goes to the stage. Bytes, because arguments need not be UTF-8.
@@ -95,7 +94,8 @@ type pathAccount struct {
 
 // An ending is how the program ended.
 type ending struct {
-	Code, Signal int // Signal 0: it ended by itself
+	Code, Signal int  // Signal 0: it ended by itself
+	Lost         bool // a mount went away, and the init ended it
 }
 
 // runInit is the first process of the container. Nothing of the program can be
@@ -133,11 +133,15 @@ func runInit() int {
 	}()
 	go func() {
 		end, err := p.reap()
-		text, jsonErr := json.Marshal(end)
-		if errors.Join(err, jsonErr) != nil || ipc.WriteFrame(c, text, nil) != nil {
-			os.Exit(notInContainer)
-		}
+		say(c, end, err)
 	}()
+	if h.Mounts {
+		go func() {
+			// At the end of this process everything else in the container is killed.
+			say(c, ending{Lost: true}, watchMounts())
+			os.Exit(notInContainer)
+		}()
+	}
 	// When we outside are gone, or have heard enough, the box ends.
 	b := make([]byte, 1)
 	for {
@@ -148,9 +152,53 @@ func runInit() int {
 	}
 }
 
-// idleThreads is how many threads are kept in store. Two block in the kernel for
-// long, waiting for processes and for signals.
-const idleThreads = 5
+// say tells us outside how the program ended.
+func say(c *net.UnixConn, end ending, err error) {
+	text, jsonErr := json.Marshal(end)
+	if errors.Join(err, jsonErr) != nil || ipc.WriteFrame(c, text, nil) != nil {
+		os.Exit(notInContainer)
+	}
+}
+
+// mountPause is how long a lost mount may go unnoticed.
+const mountPause = 100 * time.Millisecond
+
+// watchMounts returns when a mount of the container has gone away. Nobody inside can
+// unmount anything, but when what a mount stands on is removed or replaced outside,
+// the kernel takes the mount away here too, and shows what is beneath.
+func watchMounts() error {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	was, err := parseMountinfo(f)
+	if err != nil {
+		return err
+	}
+	// The kernel says so that the mounts changed (proc_pid_mounts(5)), but not always
+	// of those that it takes away itself (seen with 6.18).
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+	for {
+		if _, err := unix.Poll(fds, int(mountPause/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		is, err := parseMountinfo(f)
+		if err != nil {
+			return err
+		}
+		if len(is) < len(was) {
+			return nil
+		}
+	}
+}
+
+// idleThreads is how many threads are kept in store. Three block in the kernel for
+// long, waiting for processes, for signals and for changes of mounts.
+const idleThreads = 6
 
 // keepThreads makes threads that the runtime then keeps for when it needs one: in
 // a container that is full, a runtime that cannot make a thread would end the box.
@@ -306,191 +354,4 @@ func killAll() error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// runStage becomes the program, or says on its channel why it does not.
-func runStage(number string) int {
-	runtime.LockOSThread() // limits and filter are of the process; no_new_privs is of a thread
-	fd, err := strconv.Atoi(number)
-	if err != nil || fd < 3 {
-		return notInContainer
-	}
-	syscall.CloseOnExec(fd)
-	if _, err := unix.Write(fd, []byte{'!'}); err != nil {
-		return notInContainer
-	}
-	channel := fdReader(fd)
-	text, _, err := ipc.ReadFrame(bufio.NewReaderSize(channel, 1), maxOrder, 0)
-	var o order
-	if err == nil {
-		err = json.Unmarshal(text, &o)
-	}
-	if err != nil {
-		return tell(fd, account{Failed: "reading its order: " + err.Error()})
-	}
-	x, a, err := prepare(o)
-	if err != nil {
-		return tell(fd, account{Failed: err.Error()})
-	}
-	text, err = json.Marshal(a)
-	if err != nil {
-		return notInContainer
-	}
-	var frame frameBuffer
-	if err := ipc.WriteFrame(&frame, text, nil); err != nil {
-		return notInContainer
-	}
-	// From here on there may be no room for anything new.
-	debug.SetGCPercent(-1)
-	if o.Limits.AddressSpace > 0 {
-		if err := limit(unix.RLIMIT_AS, o.Limits.AddressSpace); err != nil {
-			return tell(fd, account{Failed: "limiting the address space: " + err.Error()})
-		}
-	}
-	if !writeAll(fd, frame) {
-		return notInContainer
-	}
-	var answer [2]byte
-	if n, err := unix.Read(fd, answer[:1]); n != 1 || err != nil {
-		return notInContainer // whoever confirms said no
-	}
-	errno := x.exec()
-	answer[0], answer[1] = byte(errno>>8), byte(errno)
-	writeAll(fd, answer[:])
-	return notInContainer
-}
-
-// tell says what the stage could not do.
-func tell(fd int, a account) int {
-	if text, err := json.Marshal(a); err == nil {
-		var frame frameBuffer
-		if ipc.WriteFrame(&frame, text, nil) == nil {
-			writeAll(fd, frame)
-		}
-	}
-	return notInContainer
-}
-
-// prepare does everything but limiting the address space and starting the program.
-func prepare(o order) (*execution, account, error) {
-	if len(o.Argv) == 0 {
-		return nil, account{}, errors.New("no program")
-	}
-	x, err := newExecution(o)
-	if err != nil {
-		return nil, account{}, err
-	}
-	if err := preferForOOM(); err != nil {
-		return nil, account{}, fmt.Errorf("offering itself to the kernel when memory is short: %w", err)
-	}
-	if err := unix.Chdir(string(o.Dir)); err != nil {
-		return nil, account{}, fmt.Errorf("working directory %s: %w", o.Dir, err)
-	}
-	unix.Umask(0o022)
-	for resource, value := range map[int]uint64{unix.RLIMIT_CPU: o.Limits.CPU, unix.RLIMIT_NOFILE: o.Limits.Descriptors} {
-		if value == 0 {
-			continue
-		}
-		if err := limit(resource, value); err != nil {
-			return nil, account{}, fmt.Errorf("setting a limit: %w", err)
-		}
-	}
-	if err := limit(unix.RLIMIT_CORE, 0); err != nil {
-		return nil, account{}, fmt.Errorf("turning core dumps off: %w", err)
-	}
-	var a account
-	for _, p := range o.Paths {
-		a.Paths = append(a.Paths, accountOf(p))
-	}
-	if err := denyCalls(); err != nil {
-		return nil, account{}, fmt.Errorf("filtering system calls: %w", err)
-	}
-	a.Facts = readFacts("/proc/self")
-	return x, a, nil
-}
-
-// accountOf says what the box sees at a path, and whether it may use it.
-func accountOf(p pathOrder) pathAccount {
-	fi, err := os.Lstat(string(p.Target))
-	if err != nil {
-		return pathAccount{Failed: err.Error()}
-	}
-	mode := uint32(unix.R_OK)
-	switch {
-	case p.Write && fi.IsDir():
-		mode |= unix.W_OK | unix.X_OK
-	case p.Write || fi.Mode()&os.ModeSocket != 0:
-		mode |= unix.W_OK
-	case fi.IsDir():
-		mode |= unix.X_OK
-	}
-	a := pathAccount{ID: idOf(fi)}
-	if err := unix.Access(string(p.Target), mode); err != nil {
-		a.Failed = err.Error()
-	}
-	return a
-}
-
-func limit(resource int, value uint64) error {
-	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
-}
-
-// preferForOOM lets the kernel end the program rather than the init.
-func preferForOOM() error {
-	fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	_, err = unix.Write(fd, []byte(strconv.Itoa(maxOOMScore)))
-	return errors.Join(err, unix.Close(fd))
-}
-
-// An fdReader reads a blocking descriptor.
-type fdReader int
-
-func (fd fdReader) Read(p []byte) (int, error) {
-	for {
-		n, err := unix.Read(int(fd), p)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, io.EOF
-		}
-		return n, nil
-	}
-}
-
-// An fdWriter writes to a blocking descriptor.
-type fdWriter int
-
-func (fd fdWriter) Write(p []byte) (int, error) {
-	if !writeAll(int(fd), p) {
-		return 0, io.ErrShortWrite
-	}
-	return len(p), nil
-}
-
-// A frameBuffer is a frame that is ready to be sent without allocating.
-type frameBuffer []byte
-
-func (b *frameBuffer) Write(p []byte) (int, error) {
-	*b = append(*b, p...)
-	return len(p), nil
-}
-
-func writeAll(fd int, b []byte) bool {
-	for len(b) > 0 {
-		n, err := unix.Write(fd, b)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return false
-		}
-		b = b[n:]
-	}
-	return true
 }

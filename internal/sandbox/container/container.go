@@ -21,7 +21,8 @@
 //	    read back and Confirm agreed, and a layer that is not as it should be is an
 //	    error. Nothing is merely missing.
 //	K3  What a path in the container shows is the file that was named: a mount whose
-//	    device and inode differ from those that we opened is an error.
+//	    device and inode differ from those that we opened is an error. When a mount
+//	    goes away, because what it stood on was replaced outside, the box is ended.
 //	K4  No box runs as root of the machine, as another user of it than the owner of
 //	    what it may write, or with a seccomp filter weaker than the engine's default.
 //	K5  Names that cannot be held are an error, never a note.
@@ -33,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -112,10 +114,34 @@ func (t *Tier) start(ctx context.Context, s sandbox.Spec) (*box, error) {
 		return nil, err
 	}
 	defer p.close()
-	if e.local {
-		return t.startLocal(ctx, setUp, e, s, p, image)
+	dir, err := t.o.makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("making a directory to set a box up in: %w", err)
 	}
-	return t.startRemote(ctx, setUp, e, s, p, image)
+	b, err := t.startIn(ctx, setUp, &box{engine: e, dir: dir, done: make(chan struct{})}, s, p, image)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	go b.live(ctx)
+	go b.watch(ctx, p.wall)
+	return b, nil
+}
+
+// startIn completes b, whose directory is there.
+func (t *Tier) startIn(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, image imageAnswer) (*box, error) {
+	if err := p.makeStandIns(b.dir); err != nil {
+		return nil, err
+	}
+	lease, err := t.o.lease()
+	if err != nil {
+		return nil, err
+	}
+	body := p.body(b.engine, image, lease)
+	name := digest(t.o.image(), image)
+	if b.engine.local {
+		return b, t.startLocal(ctx, setUp, b, s, p, body, name)
+	}
+	return b, startRemote(ctx, setUp, b, s, p, body, name)
 }
 
 // forget makes the next box look for its engine again.

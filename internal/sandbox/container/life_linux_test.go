@@ -390,3 +390,28 @@ func relay(l net.Listener, socket string) {
 		}
 	}
 }
+
+// K3: a mount that goes away, because what it stands on is replaced outside, takes
+// the box with it.
+func TestMountGoesAway(t *testing.T) {
+	for name, tier := range engines(t) {
+		t.Run(name, func(t *testing.T) {
+			dir := world(t, boxCase{make: []string{"held=old", "other=new"}})
+			s := sh("echo ready; sleep 1000")
+			s.Workspace, s.LaterWritable = sandbox.Workspace{Path: dir + "/ws", Mode: sandbox.ReadWrite}, true
+			s.Held = []string{dir + "/ws/held"}
+			b, err := tier.Start(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			awaitText(t, b.Stdout(), "ready")
+			if err := os.Rename(dir+"/ws/other", dir+"/ws/held"); err != nil {
+				t.Fatal(err)
+			}
+			exit, err := b.Wait()
+			if d := b.Denials(); err != nil || exit.Cause != sandbox.CauseKill || len(d) != 1 || d[0].Op != "mount" {
+				t.Errorf("%v, %v, %+v", exit, err, d)
+			}
+		})
+	}
+}

@@ -44,45 +44,36 @@ func (o Options) initProgram() (string, error) {
 	return path, nil
 }
 
-// startLocal starts a box whose init is ours.
-func (t *Tier) startLocal(ctx, setUp context.Context, e *engine, s sandbox.Spec, p *plan, image imageAnswer) (_ *box, err error) {
+// startLocal completes a box whose init is ours.
+func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, body createBody, image string) (err error) {
 	program, err := t.o.initProgram()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	lease, err := t.o.lease()
+	r, err := newMeetingPlace(b.dir)
 	if err != nil {
-		return nil, err
-	}
-	r, err := t.o.meetingPlace()
-	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.close()
-	if err := p.makeStandIns(r.dir); err != nil {
-		return nil, err
+	body.runInit(b.engine, program, r.path, mostFiles())
+	if b.id, err = b.engine.create(setUp, body); err != nil {
+		return err
 	}
-	body := p.body(e, image, lease)
-	body.runInit(e, program, r.path, mostFiles())
-	id, err := e.create(setUp, body)
-	if err != nil {
-		return nil, err
-	}
-	b := &box{engine: e, id: id, done: make(chan struct{})}
-	l := &line{}
+	l := &line{pidfd: -1}
+	b.life = l
 	defer func() {
 		if err != nil {
 			l.cut()
-			err = errors.Join(err, e.removeAnyway(ctx, id))
+			err = errors.Join(err, b.engine.removeAnyway(ctx, b.id))
 			l.close()
 		}
 	}()
-	if err := l.connect(setUp, e, id, r); err != nil {
-		return nil, err
+	if err := l.connect(setUp, b.engine, b.id, r); err != nil {
+		return err
 	}
 	ends, err := b.streams(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer ends.closeTheirs()
 	defer func() {
@@ -92,62 +83,49 @@ func (t *Tier) startLocal(ctx, setUp context.Context, e *engine, s sandbox.Spec,
 	}()
 	st, err := l.handOver(setUp, ends, s, p)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer st.conn.Close()
-	j := judge{e: e, p: p, tmpfs: body.HostConfig.Tmpfs}
-	if b.report, err = st.confirm(setUp, &j, digest(t.o.image(), image)); err != nil {
-		return nil, err
+	j := judge{e: b.engine, p: p, tmpfs: body.HostConfig.Tmpfs}
+	if b.report, err = st.confirm(setUp, &j, image); err != nil {
+		return err
 	}
 	l.cgroup = j.cg
 	if s.Confirm != nil {
 		if err := s.Confirm(b.report); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := st.begin(ctx, s.Argv[0]); err != nil {
-		return nil, err
-	}
-	b.life = l
-	go b.live(ctx)
-	go b.watch(ctx, p.wall)
-	return b, nil
+	return st.begin(ctx, s.Argv[0])
 }
 
 // A meetingPlace is the socket at which a container's init meets us, in a directory
 // of ours.
 type meetingPlace struct {
-	dir, path string
-	listener  *ipc.Listener
+	path     string
+	listener *ipc.Listener
 }
 
-func (o Options) meetingPlace() (*meetingPlace, error) {
-	dir, err := o.makeDir()
-	if err != nil {
+func newMeetingPlace(dir string) (*meetingPlace, error) {
+	r := &meetingPlace{path: filepath.Join(dir, "s")}
+	var err error
+	if r.listener, err = ipc.Listen(r.path); err != nil {
 		return nil, fmt.Errorf("making a place to meet the container: %w", err)
 	}
-	r := &meetingPlace{dir: dir, path: filepath.Join(dir, "s")}
-	if r.listener, err = ipc.Listen(r.path); err == nil {
-		// Any user of the container may connect; of the machine, the directory lets in
-		// none but us.
-		err = os.Chmod(r.path, 0o666)
-	}
-	if err != nil {
+	// Any user of the container may connect; of the machine, the directory lets in
+	// none but us.
+	if err := os.Chmod(r.path, 0o666); err != nil {
 		r.close()
 		return nil, fmt.Errorf("making a place to meet the container: %w", err)
 	}
 	return r, nil
 }
 
-func (r *meetingPlace) close() {
-	if r.listener != nil {
-		_ = r.listener.Close() // what is left of it goes with the directory
-	}
-	_ = os.RemoveAll(r.dir) // else Sweep removes it
-}
+// close stops listening. What is left of it goes with the directory.
+func (r *meetingPlace) close() { _ = r.listener.Close() }
 
 // accept waits for one connection, until ctx ends.
 func (r *meetingPlace) accept(ctx context.Context) (*net.UnixConn, error) {
@@ -173,6 +151,7 @@ type line struct {
 	pidfd  int // of the init; its end is that of everything in the container
 	pid    int
 	cgroup cgroup
+	lost   bool // a mount is
 
 	once sync.Once
 }
@@ -181,7 +160,6 @@ var _ lifeline = (*line)(nil)
 
 // connect starts the container and waits for its init.
 func (l *line) connect(ctx context.Context, e *engine, id string, r *meetingPlace) error {
-	l.pidfd = -1
 	if err := e.startContainer(ctx, id); err != nil {
 		return err
 	}
@@ -235,7 +213,7 @@ func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan
 	if err != nil {
 		return nil, fmt.Errorf("making a channel: %w", err)
 	}
-	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin)})
+	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin), Mounts: p.hasNested()})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -275,6 +253,10 @@ func (l *line) await() (sandbox.Exit, error) {
 	if err := json.Unmarshal(text, &e); err != nil {
 		return sandbox.Exit{}, fmt.Errorf("listening to the container's init: %w", err)
 	}
+	if e.Lost {
+		l.lost = true
+		return sandbox.Exit{Cause: sandbox.CauseKill}, nil
+	}
 	if e.Signal != 0 {
 		return sandbox.Exit{Cause: sandbox.CauseSignal, Signal: e.Signal}, nil
 	}
@@ -282,7 +264,17 @@ func (l *line) await() (sandbox.Exit, error) {
 }
 
 // denials implements [lifeline].
-func (l *line) denials() []sandbox.Denial { return l.cgroup.denials() }
+func (l *line) denials() []sandbox.Denial {
+	list := l.cgroup.denials()
+	if l.lost {
+		list = append(list, sandbox.Denial{
+			Op: "mount", Object: "the container", Observed: true, Count: 1,
+			Rule: "a path that is held, denied or shown was replaced or removed outside, and with it went its mount; the box was ended",
+			Fix:  "leave such paths alone while the box runs, or use the tier native",
+		})
+	}
+	return list
+}
 
 // signal implements [lifeline].
 func (l *line) signal(number int) error {

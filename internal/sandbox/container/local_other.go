@@ -14,6 +14,6 @@ import (
 func Child([]string) {}
 
 // startLocal is not reached: no engine is on this kernel.
-func (t *Tier) startLocal(_, _ context.Context, _ *engine, _ sandbox.Spec, _ *plan, _ imageAnswer) (*box, error) {
-	return nil, errors.ErrUnsupported
+func (*Tier) startLocal(_, _ context.Context, _ *box, _ sandbox.Spec, _ *plan, _ createBody, _ string) error {
+	return errors.ErrUnsupported
 }

@@ -16,67 +16,51 @@ import (
 	"ringfence/internal/sandbox"
 )
 
-// startRemote starts a box on an engine whose kernel is not ours. Nothing can be
+// startRemote completes a box on an engine whose kernel is not ours. Nothing can be
 // read back from there, so the engine's own word is confirmed before the start, and
 // the layers are inferred.
-func (t *Tier) startRemote(ctx, setUp context.Context, e *engine, s sandbox.Spec, p *plan, image imageAnswer) (_ *box, err error) {
-	lease, err := t.o.lease()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := t.o.makeDir()
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir) // else Sweep removes it
-	if err := p.makeStandIns(dir); err != nil {
-		return nil, err
-	}
-	body := p.body(e, image, lease)
+func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, body createBody, image string) (err error) {
+	e := b.engine
 	body.runProgram(e, s, p)
-	id, err := e.create(setUp, body)
-	if err != nil {
-		return nil, err
+	if b.id, err = e.create(setUp, body); err != nil {
+		return err
 	}
-	a := &attachment{engine: e, id: id}
+	a := &attachment{engine: e, id: b.id}
+	b.life = a
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, e.removeAnyway(ctx, id))
+			err = errors.Join(err, e.removeAnyway(ctx, b.id))
 			if a.conn.UnixConn != nil {
 				a.conn.Close()
 			}
 		}
 	}()
-	report, err := e.hearsay(setUp, id, body)
-	if err != nil {
-		return nil, err
+	if b.report, err = e.hearsay(setUp, b.id, body); err != nil {
+		return err
 	}
-	report.Image = digest(t.o.image(), image)
-	there, err := e.hasFile(setUp, id, s.Argv[0])
+	b.report.Image = image
+	there, err := e.hasFile(setUp, b.id, s.Argv[0])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !there {
-		return nil, fmt.Errorf("%w: %s is not in the image", sandbox.ErrNotFound, s.Argv[0])
+		return fmt.Errorf("%w: %s is not in the image", sandbox.ErrNotFound, s.Argv[0])
 	}
 	if s.Confirm != nil {
-		if err := s.Confirm(report); err != nil {
-			return nil, err
+		if err := s.Confirm(b.report); err != nil {
+			return err
 		}
 	}
 	starting, cancel := context.WithTimeoutCause(ctx, callTime, fmt.Errorf("the engine took longer than %v", callTime))
 	defer cancel()
-	if a.conn, err = e.attach(starting, id); err != nil {
-		return nil, err
+	if a.conn, err = e.attach(starting, b.id); err != nil {
+		return err
 	}
-	if err := e.startContainer(starting, id); err != nil {
-		return nil, err
+	if err := e.startContainer(starting, b.id); err != nil {
+		return err
 	}
-	b := &box{engine: e, id: id, life: a, report: report, done: make(chan struct{})}
 	a.connect(b, s)
-	go b.live(ctx)
-	go b.watch(ctx, p.wall)
-	return b, nil
+	return nil
 }
 
 // hearsay compares what the engine says that it will do with what it was asked for.
