@@ -165,7 +165,11 @@ func newWorld() (w world, end func() error, err error) {
 	}
 	w = world{Workspace: filepath.Join(dir, "work"), Dir: filepath.Join(dir, "outside"), PID: os.Getpid()}
 	w.File, w.Socket = filepath.Join(w.Dir, "file"), filepath.Join(w.Dir, "socket")
-	err = errors.Join(os.Mkdir(w.Workspace, 0o700), os.Mkdir(w.Dir, 0o700), bait(w.File))
+	git := filepath.Join(w.Workspace, ".git") // the least that git takes for a repository
+	err = errors.Join(
+		os.Mkdir(w.Workspace, 0o700), os.Mkdir(git, 0o700), os.Mkdir(filepath.Join(git, "objects"), 0o700),
+		os.Mkdir(filepath.Join(git, "refs"), 0o700), write(filepath.Join(git, "HEAD"), "ref: refs/heads/main\n"),
+		os.Mkdir(w.Dir, 0o700), write(w.File, secret))
 	if err != nil {
 		return world{}, nil, errors.Join(err, end())
 	}
@@ -176,11 +180,11 @@ func newWorld() (w world, end func() error, err error) {
 	return w, func() error { return errors.Join(l.Close(), os.RemoveAll(dir)) }, nil
 }
 
-func bait(path string) error {
+func write(path, content string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(secret)
+	_, err = f.WriteString(content)
 	return errors.Join(err, f.Close())
 }
