@@ -70,6 +70,8 @@ func change(t *testing.T, s *Spec, c string) {
 		s.ReadWrite = list
 	case "held":
 		s.Held = list
+	case "denied":
+		s.Denied = list
 	case "network":
 		s.Network = Network(v)
 	case "egress":

@@ -28,10 +28,6 @@ func (b *builder) think() error {
 	if b.become {
 		p.uid, p.gid = b.ids.uid, b.ids.gid
 	}
-	if s.Stdin != nil {
-		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
-		p.terminal = err == nil
-	}
 	who := personOf(s, b.ids.uid, b.ids.gid)
 	v, err := newView(s, who, !b.plain)
 	if err != nil {
@@ -39,6 +35,11 @@ func (b *builder) think() error {
 	}
 	p.hold = holdingOf(s, v, who)
 	b.plan = p
+	if s.Stdin != nil {
+		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
+		p.terminal = err == nil
+		v.addConsole(int(s.Stdin.Fd()), p.terminal)
+	}
 	if b.plain {
 		if err := b.thinkPlain(p, v); err != nil {
 			return err
@@ -97,9 +98,11 @@ func realOf(path string) string {
 // filters makes the seccomp programs.
 func (b *builder) filters() error {
 	wide := b.spec.Profile == sandbox.ProfileAgent || b.spec.Profile == sandbox.ProfileServer
+	// They lead to the box itself, and to what the Spec names.
+	sockets := (wide || b.spec.Network == sandbox.NetworkPolicy) && !b.plain
 	program, err := filter.Build(filter.Options{
 		Agent: wide, Namespaces: !b.plain, Hold: b.plan.hold.on,
-		Unix: wide && !b.plain, Inet: wide && !b.plain, RouteNetlink: wide && !b.plain,
+		Unix: sockets, Inet: sockets, RouteNetlink: sockets,
 	})
 	if err != nil {
 		return err

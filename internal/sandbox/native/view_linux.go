@@ -294,6 +294,15 @@ func (v *view) addPrivate(who person) {
 	}
 }
 
+// addConsole shows a terminal that was made outside, for ttyname(3): its own name is
+// that of nothing, or of another, among the terminals of the box.
+func (v *view) addConsole(fd int, terminal bool) {
+	path := mustReadlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if terminal && beneath(path, "/dev/pts") {
+		v.nodes["/dev/console"] = node{path: "/dev/console", kind: kindBind, source: path, device: true}
+	}
+}
+
 // check finds mount points that would have to be made on the host (N5): a node within
 // a tree that is bound must be there already, as a file or directory like its own.
 func (v *view) check() error {

@@ -15,6 +15,7 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/proc"
+	"ringfence/internal/sys/pty"
 )
 
 func supported() error { return nil }
@@ -49,16 +50,22 @@ func (Tier) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
 	b := &box{cmd: command(s), done: make(chan struct{})}
-	theirs, err := b.pipes()
+	theirs, err := b.pipes(s)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+	}
+	if s.Confirm != nil {
+		if err := s.Confirm(report()); err != nil {
+			closeAll(append(b.ours(), theirs...))
+			return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+		}
 	}
 	started := make(chan error)
 	go b.live(started)
 	err = <-started
 	closeAll(theirs)
 	if err != nil {
-		closeAll([]*os.File{b.stdin, b.stdout.f, b.stderr.f})
+		closeAll(b.ours())
 		return nil, startError(s.Argv[0], err)
 	}
 	go b.watch(ctx, s.Bounds().Wall)
@@ -72,6 +79,9 @@ func command(s sandbox.Spec) *exec.Cmd {
 	cmd.Dir = s.WorkingDir()
 	cmd.ExtraFiles = s.Files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if s.Stdin != nil && pty.IsTerminal(s.Stdin) {
+		cmd.SysProcAttr.Setctty = true // descriptor 0 of the child
+	}
 	return cmd
 }
 
@@ -82,32 +92,41 @@ func startError(program string, err error) error {
 	return fmt.Errorf("%w: starting %s: %w", sandbox.ErrNotBuilt, program, err)
 }
 
-// pipes connects the three streams and returns the ends that go to the child.
-// Our own ends stay open after the child has ended, so that nothing that it wrote
-// is lost.
-func (b *box) pipes() (theirs []*os.File, err error) {
-	var ours []*os.File
-	for range 3 {
-		r, w, e := os.Pipe()
-		if e != nil {
-			closeAll(append(ours, theirs...))
-			return nil, e
-		}
-		if len(ours) == 0 {
-			ours, theirs = append(ours, w), append(theirs, r)
+// pipes connects the three streams, but for those that s has a file for, and returns
+// the ends that go to the child. Our own ends stay open after the child has ended, so
+// that nothing that it wrote is lost.
+func (b *box) pipes(s sandbox.Spec) (theirs []*os.File, err error) {
+	given := [3]*os.File{s.Stdin, s.Stdout, s.Stderr}
+	var ours [3]*os.File
+	for i, f := range given {
+		if f != nil {
 			continue
 		}
-		ours, theirs = append(ours, r), append(theirs, w)
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(append(theirs, ours[:]...))
+			return nil, err
+		}
+		ours[i], given[i] = r, w
+		if i == 0 {
+			ours[i], given[i] = w, r
+		}
+		theirs = append(theirs, given[i])
 	}
 	b.stdin = ours[0]
 	b.stdout, b.stderr = &stream{f: ours[1], done: b.done}, &stream{f: ours[2], done: b.done}
-	b.cmd.Stdin, b.cmd.Stdout, b.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	b.cmd.Stdin, b.cmd.Stdout, b.cmd.Stderr = given[0], given[1], given[2]
 	return theirs, nil
 }
 
+// ours are our ends of the streams, nil where the Spec has a file.
+func (b *box) ours() []*os.File { return []*os.File{b.stdin, b.stdout.f, b.stderr.f} }
+
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		f.Close()
+		if f != nil {
+			f.Close()
+		}
 	}
 }
 
@@ -142,15 +161,18 @@ func (b *box) live(started chan<- error) {
 // ended wakes everyone who waits: for the end, or for output that cannot come.
 func (b *box) ended() {
 	close(b.done)
-	_ = b.stdout.f.SetReadDeadline(time.Now())
-	_ = b.stderr.f.SetReadDeadline(time.Now())
+	for _, s := range []*stream{b.stdout, b.stderr} {
+		if s.f != nil {
+			_ = s.f.SetReadDeadline(time.Now())
+		}
+	}
 }
 
 // A stream is the reading end of a pipe. It ends when the last writer has closed
 // it, or when the box has ended and nothing more comes for a moment: a process that
 // escaped the tree may hold the other end for ever.
 type stream struct {
-	f    *os.File
+	f    *os.File // nil if the Spec has a file for it
 	done <-chan struct{}
 	last bool
 }
@@ -160,6 +182,9 @@ const linger = 200 * time.Millisecond
 
 // Read implements [io.Reader]. It is called by one reader at a time.
 func (s *stream) Read(p []byte) (int, error) {
+	if s.f == nil {
+		return 0, io.EOF
+	}
 	for {
 		select {
 		case <-s.done:
@@ -220,7 +245,18 @@ func (b *box) kill(cause sandbox.Cause) error {
 }
 
 // Stdin implements [sandbox.Box].
-func (b *box) Stdin() io.WriteCloser { return b.stdin }
+func (b *box) Stdin() io.WriteCloser {
+	if b.stdin == nil {
+		return noStream{}
+	}
+	return b.stdin
+}
+
+// noStream stands for a standard input that the Spec has a file for.
+type noStream struct{}
+
+func (noStream) Write([]byte) (int, error) { return 0, os.ErrClosed }
+func (noStream) Close() error              { return nil }
 
 // Stdout implements [sandbox.Box].
 func (b *box) Stdout() io.Reader { return b.stdout }

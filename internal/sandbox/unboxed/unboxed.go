@@ -7,7 +7,7 @@
 //
 // What it does is housekeeping, not confinement: the program gets exactly the
 // environment, directory and descriptors of its Spec; it leads a session of its
-// own without a terminal; it is told to die when we die; and it is ended as a tree
+// own, with the terminal of its Spec or with none; it is told to die when we die; and it is ended as a tree
 // on Kill, at its deadline, when its context ends, and when its first process ends.
 // Paths, network and all limits but the deadline are not enforced.
 //

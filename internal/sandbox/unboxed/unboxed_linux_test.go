@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/pty"
 )
 
 func sh(script string) sandbox.Spec {
@@ -188,6 +189,54 @@ func TestEscapedWriterDoesNotBlock(t *testing.T) {
 		}
 	case <-time.After(4 * time.Second):
 		t.Error("blocked by a process outside the box")
+	}
+}
+
+func TestStreamsOfTheCaller(t *testing.T) {
+	master, slave, err := pty.Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	s := sh("stty -echo; echo out >/dev/tty; echo err >&2; exit 4")
+	s.Stdin, s.Stdout = slave, slave
+	b, err := Tier{}.Start(t.Context(), s)
+	slave.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 5)
+	if _, err := io.ReadFull(master, line); err != nil || string(line) != "out\r\n" {
+		t.Errorf("%q %v", line, err)
+	}
+	if n, err := b.Stdout().Read(line); n != 0 || err != io.EOF {
+		t.Errorf("the box has a standard output of its own: %d %v", n, err)
+	}
+	if _, err := b.Stdin().Write(line); err == nil || b.Stdin().Close() != nil {
+		t.Error("the box has a standard input of its own")
+	}
+	text, err := io.ReadAll(b.Stderr())
+	exit, ended := b.Wait()
+	if err != nil || ended != nil || string(text) != "err\n" || exit.Code != 4 {
+		t.Errorf("%q %v %v %v", text, err, exit, ended)
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	refused := errors.New("no")
+	s := sh("echo ran >ran")
+	s.Dir = t.TempDir()
+	s.Confirm = func(r sandbox.Report) error {
+		if r.Confines() {
+			t.Errorf("%v", r)
+		}
+		return refused
+	}
+	if _, err := (Tier{}).Start(t.Context(), s); !errors.Is(err, refused) || !errors.Is(err, sandbox.ErrNotBuilt) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.Dir + "/ran"); err == nil {
+		t.Error("it ran though it was refused")
 	}
 }
 
