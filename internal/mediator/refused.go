@@ -174,8 +174,8 @@ func objectOf(b sandbox.Spec, op, before, after string) string {
 		object = m[1]
 	case n != nil:
 		object = n[1]
-	case op == "connect" && strings.HasPrefix(after, ":"):
-		object = strings.TrimSpace(after[1:])
+	case op == "connect" && behind(after) != "":
+		object = behind(after)
 	default:
 		before = strings.TrimRight(before, ": ([")
 		object = strings.TrimSpace(before[strings.LastIndex(before, ": ")+1:])
@@ -191,6 +191,15 @@ func objectOf(b sandbox.Spec, op, before, after string) string {
 		object = filepath.Join(b.WorkingDir(), object)
 	}
 	return object
+}
+
+// behind is the host in ": HOST" and "name HOST: …".
+func behind(after string) string {
+	words := strings.Fields(strings.TrimPrefix(strings.TrimPrefix(after, "name"), ":"))
+	if len(words) == 0 {
+		return ""
+	}
+	return strings.Trim(words[0], ":.()")
 }
 
 // The signals of limits (signal(7)), by themselves or as the status of a shell whose
