@@ -109,6 +109,9 @@ func PinsFile(home string) string { return filepath.Join(home, "pins.json") }
 // Sessions holds one directory for each session that keeps files.
 func Sessions(home string) string { return filepath.Join(home, "sessions") }
 
+// Reviews holds one directory for each review: what boxes changed and nobody applied.
+func Reviews(home string) string { return filepath.Join(home, "reviews") }
+
 // Policies holds bundles and the layers of the organisation and the user.
 func Policies(home string) string { return filepath.Join(home, "policies") }
 
