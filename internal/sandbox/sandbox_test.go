@@ -29,10 +29,15 @@ func TestValidate(t *testing.T) {
 			t.Fatalf("line %d: no =>", i+1)
 		}
 		s := Spec{Argv: []string{"/bin/true"}}
+		var can []Ability
 		for c := range strings.FieldsSeq(changes) {
+			if c == "overlays" {
+				can = append(can, Overlays)
+				continue
+			}
 			change(t, &s, c)
 		}
-		err := s.Validate()
+		err := s.Validate(can...)
 		if want == "ok" && err != nil || want != "ok" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("line %d: %v, want %s", i+1, err, want)
 		}
@@ -64,6 +69,8 @@ func change(t *testing.T, s *Spec, c string) {
 	case "workspace":
 		p, m, _ := strings.Cut(v, ":")
 		s.Workspace = Workspace{Path: p, Mode: Mode(m)}
+	case "layers":
+		s.Workspace.Upper, s.Workspace.Work, _ = strings.Cut(v, ":")
 	case "readonly":
 		s.ReadOnly = list
 	case "readwrite":

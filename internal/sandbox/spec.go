@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,7 +48,21 @@ const (
 type Workspace struct {
 	Path string // absolute; the same inside and outside
 	Mode Mode
+	// Upper and Work are directories of an overlay, "" for the live tree: what the box
+	// changes goes to Upper, and the tree at Path stays as it is. Both lie in one
+	// directory in which nothing else is, on a file system with extended attributes,
+	// and belong to the owner of the tree; Work is empty. Only with Mode ReadWrite.
+	//
+	// LaterWritable is then about other trees: what runs later is held back when the
+	// changes are applied. Held holds as ever.
+	Upper, Work string
 }
+
+// An Ability is something that not every tier can do, and that a Spec may ask for.
+type Ability uint8
+
+// Overlays is the ability to build a box whose workspace is an overlay.
+const Overlays Ability = iota + 1
 
 // A Spec says what a box may see and do. Paths are absolute, clean, and the same
 // inside the box as outside; those that do not exist when the box is built are an
@@ -181,9 +196,12 @@ const (
 	maxFiles = 64
 )
 
-// Validate reports the first thing in s that no tier may accept. Every Start
-// calls it.
-func (s Spec) Validate() error {
+// Validate reports the first thing in s that a tier which can do no more than can may
+// accept. Every Start calls it.
+func (s Spec) Validate(can ...Ability) error {
+	if s.Workspace.Upper+s.Workspace.Work != "" && !slices.Contains(can, Overlays) {
+		return errors.New("spec: the workspace is an overlay, which this kind of box cannot have")
+	}
 	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkLimits} {
 		if err := check(); err != nil {
 			return err
@@ -261,6 +279,9 @@ func (s Spec) checkPaths() error {
 	default:
 		return fmt.Errorf("spec: workspace mode %q is none of \"\", \"ro\", \"rw\"", s.Workspace.Mode)
 	}
+	if err := s.Workspace.checkOverlay(); err != nil {
+		return err
+	}
 	for what, list := range map[string][]string{"readable path": s.ReadOnly, "writable path": s.ReadWrite, "denied path": s.Denied, "held path": s.Held} {
 		if len(list) > maxPaths {
 			return fmt.Errorf("spec: %d times %s, at most %d", len(list), what, maxPaths)
@@ -270,6 +291,28 @@ func (s Spec) checkPaths() error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+func (w Workspace) checkOverlay() error {
+	if w.Upper+w.Work == "" {
+		return nil
+	}
+	for what, p := range map[string]string{"upper directory": w.Upper, "work directory": w.Work} {
+		if err := checkPath(what, p); err != nil {
+			return err
+		}
+	}
+	within := func(p, dir string) bool { return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
+	layers := filepath.Dir(w.Upper)
+	switch {
+	case w.Mode != ReadWrite:
+		return errors.New("spec: an overlay is for a workspace that may be changed")
+	case w.Upper == w.Work || layers != filepath.Dir(w.Work):
+		return fmt.Errorf("spec: %q and %q are not two directories in one", w.Upper, w.Work)
+	case within(layers, w.Path) || within(w.Path, layers):
+		return fmt.Errorf("spec: the overlay's directory %q and the workspace %q lie in each other", layers, w.Path)
 	}
 	return nil
 }
