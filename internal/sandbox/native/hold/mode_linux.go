@@ -85,5 +85,19 @@ func (w *worker) truncate(at, size uint64) answer {
 	if a, held := w.changes(t, via); held {
 		return a
 	}
-	return result(unix.Truncate(w.self+"/fd/"+itoa(t.handle), int64(size)))
+	return result(w.cut(t, int64(size)))
+}
+
+// cut truncates t. A file that somebody has a lease on is an error: to wait until
+// that is over would keep a worker.
+func (w *worker) cut(t thing, size int64) error {
+	if t.mode&unix.S_IFMT != unix.S_IFREG || size < 0 {
+		return unix.Truncate(w.self+"/fd/"+itoa(t.handle), size) // for its error
+	}
+	fd, err := unix.Openat(w.fds, itoa(t.handle), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Ftruncate(fd, size)
 }

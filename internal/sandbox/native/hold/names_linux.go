@@ -49,6 +49,21 @@ func (w *worker) birth(born string, s spot) {
 	w.born.add(born)
 }
 
+// filled reports whether s is a directory with something in it.
+func (w *worker) filled(s spot) bool {
+	fd, err := unix.Openat(s.dir, s.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	found := false
+	err = entries(fd, func(string, uint8) bool {
+		found = true
+		return false
+	})
+	return err == nil && found
+}
+
 // only reports whether s is all there is in its directory.
 func (w *worker) only(s spot) bool {
 	fd, err := unix.Openat(s.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -56,12 +71,12 @@ func (w *worker) only(s spot) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	found := 0
+	others := false
 	err = entries(fd, func(name string, _ uint8) bool {
-		found++
-		return name == s.base && found == 1
+		others = name != s.base
+		return !others
 	})
-	return err == nil && found == 1
+	return err == nil && !others
 }
 
 func (w *worker) makeDir(dirfd int32, at uint64, mode uint32) answer {
@@ -129,8 +144,11 @@ func (w *worker) remove(dirfd int32, at uint64, flags int) answer {
 	defer w.order.RUnlock()
 	if s.base != "." && s.base != ".." {
 		if v := w.judge.check(Remove, s.path(), false, w); v.Held() {
-			if _, there := w.kind(s); !there {
+			switch _, there := w.kind(s); {
+			case !there:
 				return refuse(unix.ENOENT)
+			case flags == removeDir && w.filled(s):
+				return refuse(unix.ENOTEMPTY) // git tries that all the time
 			}
 			return w.deny(Remove, s.path(), v)
 		}

@@ -145,7 +145,11 @@ func (w *worker) refusedOpen(s spot, o opening, v Verdict) answer {
 	case there && o.reads() && !o.truncates():
 		return pass
 	}
-	return w.deny(o.op(), s.path(), v)
+	op := Make
+	if there {
+		op = Change
+	}
+	return w.deny(op, s.path(), v)
 }
 
 func openat(dir int, name string, o opening) (int, error) {

@@ -3,7 +3,6 @@ package hold
 import (
 	"bytes"
 	"errors"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -179,8 +178,8 @@ func (m *moving) check(rel string) bool {
 	}
 	m.op, m.path = MoveAway, m.from+rel
 	m.verdict = m.w.judge.check(MoveAway, m.path, false, m.w)
-	if m.verdict.Held() || path.Base(rel) == gitDir {
-		return m.verdict.Held()
+	if m.verdict.Held() {
+		return true
 	}
 	m.op, m.path = MoveHere, m.to+rel
 	m.verdict = m.w.judge.check(MoveHere, m.path, false, m.w)

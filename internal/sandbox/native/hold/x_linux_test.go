@@ -1,4 +1,3 @@
 package hold
-
 func flip([]string) error { return nil }
 func load([]string) error { return nil }
