@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -117,7 +118,7 @@ func (b *builder) filters() error {
 
 // limits are the resource limits of each process of a box, soft and hard alike.
 func limits(l sandbox.Limits) []limit {
-	all := []limit{{"core", unix.RLIMIT_CORE, 0}}
+	all := []limit{{"core", unix.RLIMIT_CORE, coreSize()}}
 	add := func(name string, resource int, value int64) {
 		if value != sandbox.Unlimited {
 			all = append(all, limit{name, resource, value})
@@ -130,6 +131,17 @@ func limits(l sandbox.Limits) []limit {
 		add("processes", unix.RLIMIT_NPROC, int64(l.Processes)+ownThreads)
 	}
 	return all
+}
+
+// coreSize is the limit that keeps the kernel from writing memory down. A limit of 0
+// does not keep it from starting a program of the host with it, outside the box; one
+// of 1 does both (fs/coredump.c; no file begins with less than a page).
+func coreSize() int64 {
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if err == nil && len(pattern) > 0 && (pattern[0] == '|' || pattern[0] == '@') {
+		return 1
+	}
+	return 0
 }
 
 // seconds rounds up: a limit of 0 would end the program at once.

@@ -161,6 +161,9 @@ func (t *tree) place(n node) error {
 		return t.write(rel, n)
 	case kindBind, kindTmpfs, kindProc, kindPts, kindMask:
 		mount, err := t.mount(n)
+		if err == nil && n.upper != "" {
+			mount, err = t.overlay(mount, n)
+		}
 		if err != nil {
 			return err
 		}

@@ -374,4 +374,13 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: %v %v", name, r, err)
 		}
 	}
+	// Outside a box the test tries nothing.
+	out, err := exec.Command(self, testName).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no box") {
+		t.Errorf("without a box: %s %v", out, err)
+	}
+	tier := Tier{fault: fault{at: "kernel"}}
+	if _, err := tier.Probe(t.Context()); err == nil {
+		t.Error("a probe of a box that cannot be built says nothing")
+	}
 }

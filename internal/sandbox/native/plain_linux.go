@@ -56,7 +56,7 @@ func howToNamespaces() string {
 			return s.fix
 		}
 	}
-	return "in a container, a seccomp profile that lets clone make namespaces, or --cap-add SYS_ADMIN"
+	return "in a container, a seccomp profile that lets clone make namespaces (or --cap-add SYS_ADMIN), and a /proc that is not masked (--security-opt systempaths=unconfined)"
 }
 
 // thinkPlain works out what is particular to the plan of a plain box.

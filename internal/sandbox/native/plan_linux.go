@@ -52,6 +52,10 @@ type node struct {
 	write  bool
 	device bool // device nodes work
 	found  bool // lies in what is bound: it is there, and is never made (N5)
+	// Of an overlay, its directories, and 1 + index of the descriptor of a mount of what
+	// they are in, 0 for none.
+	upper, work string
+	layers      int
 	mapped bool // the owners of its files are to be seen in the box; not sent
 	size   int64
 	mode   int
@@ -112,6 +116,9 @@ func (n *node) visit(c *coder) {
 	c.integer(&k)
 	c.str(&n.source)
 	c.integer(&n.fd)
+	c.str(&n.upper)
+	c.str(&n.work)
+	c.integer(&n.layers)
 	c.flag(&n.dir)
 	c.flag(&n.write)
 	c.flag(&n.device)

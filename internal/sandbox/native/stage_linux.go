@@ -21,10 +21,18 @@ const stageName = "ringfence-box"
 // wireFD is the descriptor at which a stage finds its wire.
 const wireFD = 3
 
-// Child does not return in a process that was started as a stage. Main calls it
-// before anything else; in any other process it does nothing.
+// Child does not return in a process that was started as a stage, or to test a box.
+// Main calls it before anything else; in any other process it does nothing.
 func Child() {
-	if len(os.Args) != 1 || os.Args[0] != stageName {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == testName:
+		if err := test(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	case len(os.Args) == 1 && os.Args[0] == stageName:
+	default:
 		return
 	}
 	// What is said of the thread (its domain, its cgroup namespace) passes to what it

@@ -26,6 +26,9 @@ const stepExec = "exec"
 // stepFirstMount is the first step that needs a capability.
 const stepFirstMount = "propagation"
 
+// stepProc is the step that fails where a container hides parts of its own /proc.
+const stepProc = "mount /proc"
+
 // childName returns the name of step n of the program's process.
 func childName(p *plan, n int32) string {
 	if i := int(n) - childLimits; i >= 0 && i < len(p.limits) {

@@ -15,6 +15,7 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/cgroup"
+	"ringfence/internal/sandbox/native/landlock"
 	"ringfence/internal/sandbox/native/readback"
 	"ringfence/internal/sys/proc"
 )
@@ -99,6 +100,7 @@ func (b *builder) build(ctx context.Context) error {
 	setup, cancel := context.WithTimeoutCause(ctx, setupTime, errors.New("it took too long"))
 	defer cancel()
 	b.do("context", func() error { return context.Cause(setup) })
+	b.do("kernel", b.checkKernel)
 	b.do("descriptors of ours", proc.SealDescriptors)
 	b.do("user ids", b.takeIDs)
 	b.do("control group", func() error { return b.makeGroup(setup) })
@@ -112,6 +114,8 @@ func (b *builder) build(ctx context.Context) error {
 		return b.fail
 	}
 	stop := context.AfterFunc(setup, b.box.end)
+	// Beyond the set-up the context alone counts.
+	defer context.AfterFunc(ctx, func() { b.box.kill(sandbox.CauseKill) })()
 	b.do("plan", func() error { return err })
 	b.do("id-mapped mounts", b.mountOutside)
 	b.do("joining the control group", b.openGroup)
@@ -133,6 +137,20 @@ func (b *builder) build(ctx context.Context) error {
 		return b.fail
 	}
 	b.box.begin(ctx, b.wire)
+	return nil
+}
+
+// checkKernel fails early, and with what can be done, where there is no Landlock or too
+// little of it.
+func (b *builder) checkKernel() error {
+	abi, err := landlock.ABI()
+	if err != nil {
+		return err
+	}
+	if b.plain && abi < plainABI {
+		_, err = landlock.Rules{MinABI: plainABI}.Plan(abi)
+		return &lackError{what: fmt.Sprintf("a box on this kernel (%v)", err), because: b.because}
+	}
 	return nil
 }
 
@@ -423,8 +441,9 @@ func stageFailure(payload []byte, s sandbox.Spec) error {
 			return fmt.Errorf("%w: %s: %w", sandbox.ErrNotFound, s.Argv[0], err)
 		}
 	}
-	if f.step == stepFirstMount && (err.errno == unix.EPERM || err.errno == unix.EACCES) {
-		// They can be made, and nothing can be done in them: AppArmor does that.
+	if (f.step == stepFirstMount || f.step == stepProc) && (err.errno == unix.EPERM || err.errno == unix.EACCES) {
+		// They can be made, and nothing can be done in them: AppArmor does that. Or a
+		// container hides parts of /proc: then nobody in it mounts another.
 		return fmt.Errorf("%w: %w: %w", sandbox.ErrNotBuilt, errNoUserNamespaces, err)
 	}
 	return notBuilt(f.step, err)

@@ -108,6 +108,14 @@ func (v *view) addNamed(s sandbox.Spec) error {
 		if err := v.name(real, e.mode); err != nil {
 			return fmt.Errorf("%s %s: %w", e.what, e.path, err)
 		}
+		if w := s.Workspace; w.Upper != "" && e.what == "workspace" {
+			n := v.nodes[real]
+			n.upper, n.work = w.Upper, w.Work
+			v.nodes[real] = n
+			if err := checkOverlay(n); err != nil {
+				return fmt.Errorf("%s %s: %w", e.what, e.path, err)
+			}
+		}
 		if real != e.path && e.mode != sandbox.NoAccess {
 			v.link(e.path, real)
 		}
