@@ -43,6 +43,7 @@ var symptoms = []symptom{
 	{"no such file or directory", "open", whyNotThere},
 	{"could not resolve host", "connect", whyNoNetwork},
 	{"couldn't resolve host", "connect", whyNoNetwork},
+	{"failed to connect to", "connect", whyNoNetwork},
 	{"temporary failure in name resolution", "connect", whyNoNetwork},
 	{"network is unreachable", "connect", whyNoNetwork},
 	{"unable to resolve host", "connect", whyNoNetwork},
@@ -79,7 +80,10 @@ func whyNoMemory(b sandbox.Spec, _ string) (string, string) {
 	return limitRule(b, "a process may have %d bytes of address space", b.Bounds().AddressSpace)
 }
 
-func whyNoNetwork(sandbox.Spec, string) (string, string) {
+func whyNoNetwork(_ sandbox.Spec, host string) (string, string) {
+	if host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.") {
+		return "", "" // a box has its own
+	}
 	return "commands have no network", ""
 }
 
