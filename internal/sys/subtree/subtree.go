@@ -83,7 +83,7 @@ func (d *Dir) Close() error { return d.f.Close() }
 // Names returns the names in d, in no order. With more than limit of them the error
 // is [ErrTooMany].
 func (d *Dir) Names(limit int) ([]string, error) {
-	again, err := d.again()
+	again, err := d.Again()
 	if err != nil {
 		return nil, err
 	}

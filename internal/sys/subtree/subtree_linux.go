@@ -66,8 +66,8 @@ func control(f *os.File, use func(fd int) error) error {
 	return inner
 }
 
-// again opens d anew, so that reading starts at its beginning.
-func (d *Dir) again() (*Dir, error) {
+// Again opens d anew, so that reading starts at its beginning.
+func (d *Dir) Again() (*Dir, error) {
 	var fd int
 	err := control(d.f, func(at int) (err error) {
 		fd, err = open2(at, ".", unix.O_RDONLY|unix.O_DIRECTORY, beneath)
@@ -360,7 +360,7 @@ const batch = 1024 // names that are read at once
 // empty removes what is in sub, and moves the directories in it to d.
 func (d *Dir) empty(sub *Dir, prefix string, made *int) (moved []string, err error) {
 	for {
-		again, err := sub.again()
+		again, err := sub.Again()
 		if err != nil {
 			return moved, err
 		}

@@ -11,7 +11,8 @@ import (
 // Open is not to be had here, so no Dir exists.
 func Open(string) (*Dir, error) { return nil, errors.ErrUnsupported }
 
-func (d *Dir) again() (*Dir, error) { return nil, errors.ErrUnsupported }
+// Again is not to be had here.
+func (d *Dir) Again() (*Dir, error) { return nil, errors.ErrUnsupported }
 
 // Self is not to be had here.
 func (d *Dir) Self() (Info, error) { return Info{}, errors.ErrUnsupported }
