@@ -69,9 +69,11 @@ func (b *builder) hideProcesses(nodes []node) {
 // for the program in what is writable and of the host.
 func holdingOf(s sandbox.Spec, v *view, who person) holding {
 	h := holding{later: s.LaterWritable, home: who.home}
+	live := false
 	for _, n := range v.sorted() {
 		if n.kind == kindBind && n.write {
 			h.writable = append(h.writable, n.path)
+			live = live || n.upper == "" // of an overlay, nothing runs before it was applied
 		}
 	}
 	for _, p := range s.Held {
@@ -80,7 +82,7 @@ func holdingOf(s sandbox.Spec, v *view, who person) holding {
 			h.held = append(h.held, real)
 		}
 	}
-	h.on = len(h.writable) > 0 && (!h.later || len(h.held) > 0)
+	h.on = len(h.writable) > 0 && (!h.later && live || len(h.held) > 0)
 	return h
 }
 

@@ -62,6 +62,9 @@ func howToNamespaces() string {
 // thinkPlain works out what is particular to the plan of a plain box.
 func (b *builder) thinkPlain(p *plan, v *view) error {
 	lack := func(what string) error { return &lackError{what, b.because} }
+	if b.spec.Workspace.Upper != "" {
+		return lack("an overlay as the workspace")
+	}
 	if b.spec.Network != sandbox.NetworkNone {
 		return lack("a network by policy")
 	}

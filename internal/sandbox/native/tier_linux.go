@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ var stageCaps = []uintptr{
 var errNoUserNamespaces = errors.New("user namespaces are not to be had")
 
 func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
-	if err := s.Validate(); err != nil {
+	if err := s.Validate(sandbox.Overlays); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
 	b := &builder{spec: s, fault: t.fault, box: newBox(s)}
@@ -259,6 +260,9 @@ func (b *builder) attributes() *syscall.SysProcAttr {
 		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	attr.UidMappings, attr.GidMappings = b.ids.maps()
 	attr.AmbientCaps = stageCaps
+	if b.spec.Workspace.Upper != "" {
+		attr.AmbientCaps = slices.Concat(stageCaps, overlayCaps)
+	}
 	if b.ids.outer >= 0 {
 		attr.GidMappingsEnableSetgroups = true
 		if !b.become {
@@ -331,16 +335,28 @@ func (b *builder) mountOutside() error {
 		if n.kind != kindBind || !n.mapped {
 			continue
 		}
-		fd, err := mapped(*n, ns)
+		tree, err := mapped(*n, ns)
 		if err != nil {
 			return err
 		}
-		b.own = append(b.own, fd)
-		b.fds = append(b.fds, fd)
-		b.plan.mounts++
-		n.fd = b.plan.mounts
+		n.fd = b.sendMount(tree)
+		layers, err := mapLayers(*n, ns)
+		if err != nil {
+			return err
+		}
+		if layers >= 0 {
+			n.layers = b.sendMount(layers)
+		}
 	}
 	return nil
+}
+
+// sendMount has a mount sent with the plan, and returns its number there.
+func (b *builder) sendMount(fd int) int {
+	b.own = append(b.own, fd)
+	b.fds = append(b.fds, fd)
+	b.plan.mounts++
+	return b.plan.mounts
 }
 
 // mapped returns a copy of a tree in which the owners of files are those of the user
