@@ -184,3 +184,20 @@ func snapshot(t *testing.T, root string) map[string]string {
 	}
 	return all
 }
+
+// TestWorkspaceBeneathVarTmp: a workspace can lie where a box has a private place.
+func TestWorkspaceBeneathVarTmp(t *testing.T) {
+	for _, above := range []string{"/var/tmp", "/tmp"} {
+		ws, err := os.MkdirTemp(above, "ringfence-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(ws) })
+		out, err := sandbox.Run(t.Context(), Tier{}, sandbox.Spec{
+			Argv: []string{"/bin/sh", "-c", "pwd"}, Workspace: sandbox.Workspace{Path: ws, Mode: sandbox.ReadOnly},
+		}, nil)
+		if err != nil || string(out.Stdout) != ws+"\n" {
+			t.Errorf("%q, %v; want %s", out.Stdout, err, ws)
+		}
+	}
+}

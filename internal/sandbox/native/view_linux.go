@@ -281,7 +281,7 @@ func (v *view) addPrivate(who person) {
 		{path: "/proc", kind: kindProc},
 		{path: "/run", kind: kindDir, mode: 0o755},
 		{path: "/tmp", kind: kindTmpfs, size: tmpSize, mode: 0o1777, write: true},
-		{path: "/var/tmp", kind: kindLink, source: "../tmp"},
+		{path: "/var/tmp", kind: kindTmpfs, size: tmpSize, mode: 0o1777, write: true},
 	}
 	for _, d := range devices {
 		own = append(own, node{path: "/dev/" + d, kind: kindBind, source: "/dev/" + d, device: true})
