@@ -74,8 +74,8 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	if err != nil {
 		return err
 	}
+	defer resp.Body.Close() // after the connection: it would read an answer to its end
 	defer conn.Close()
-	defer resp.Body.Close()
 	stop := bound(ctx, conn)
 	defer stop()
 	if out == nil {
@@ -139,6 +139,7 @@ func (c *client) open(ctx context.Context, method, path string, in any, header h
 	}
 	if err == nil && resp.StatusCode >= 300 && resp.StatusCode != http.StatusNotModified {
 		err = refusal(resp)
+		raw.Close()
 		resp.Body.Close()
 	}
 	if err != nil {
@@ -210,7 +211,7 @@ type containerAnswer struct {
 		Running   bool
 		ExitCode  int
 		OOMKilled bool
-		Error     string
+		StartedAt time.Time // the zero time if it never was
 	}
 	HostConfig hostConfig
 	Config     struct {
@@ -291,8 +292,9 @@ func (c *client) ping(ctx context.Context) (http.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	return resp.Header, resp.Body.Close()
+	conn.Close()
+	resp.Body.Close() // what of it could not be read any more, nobody wants
+	return resp.Header, nil
 }
 
 // create makes a container and returns the name by which it is spoken of. If the
@@ -334,8 +336,8 @@ func (c *client) signal(ctx context.Context, id string, number int) error {
 	return err
 }
 
-// How often a removal is tried that is under way by another hand, and how long
-// between the tries.
+// How often a removal is tried, because another is under way or the engine is not
+// well, and how long between the tries.
 const (
 	removeTries = 40
 	removePause = 50 * time.Millisecond
@@ -349,7 +351,7 @@ func (c *client) remove(ctx context.Context, id string) error {
 		switch {
 		case err == nil || answered(err, http.StatusNotFound):
 			return nil
-		case try == removeTries || !answered(err, http.StatusConflict, http.StatusInternalServerError):
+		case try == removeTries:
 			return fmt.Errorf("removing container %s: %w", id, err)
 		}
 		select {

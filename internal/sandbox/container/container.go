@@ -86,6 +86,9 @@ func (t *Tier) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	case errors.Is(err, sandbox.ErrNotFound):
 		return nil, fmt.Errorf("starting a container: %w", err)
 	}
+	if errors.Is(err, errMayHaveRun) {
+		return nil, fmt.Errorf("starting a container: %w", err)
+	}
 	if broken := (*net.OpError)(nil); errors.As(err, &broken) {
 		t.forget() // it may be another engine when it is back
 	}

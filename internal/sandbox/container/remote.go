@@ -56,10 +56,34 @@ func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, bo
 	if a.conn, err = e.attach(starting, b.id); err != nil {
 		return err
 	}
-	if err := e.startContainer(starting, b.id); err != nil {
+	if err := e.startProgram(starting, b.id); err != nil {
 		return err
 	}
 	a.connect(b, s)
+	return nil
+}
+
+// errMayHaveRun is an error of Start after which nobody can say that the program did
+// not run. It is not wrapped in ErrNotBuilt.
+var errMayHaveRun = errors.New("the program may have run")
+
+// startProgram starts a container whose first process is the program. If the answer
+// is lost, it asks what became of it.
+func (e *engine) startProgram(ctx context.Context, id string) error {
+	err := e.startContainer(ctx, id)
+	var refused *apiError
+	if err == nil || errors.As(err, &refused) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	a, askErr := e.inspect(ctx, id)
+	switch {
+	case askErr != nil:
+		return fmt.Errorf("%w: %w, %w", errMayHaveRun, err, askErr)
+	case a.State.StartedAt.IsZero():
+		return err
+	}
 	return nil
 }
 
