@@ -58,8 +58,7 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 		f.Close()
 	}
 	if err != nil {
-		ch.Close()
-		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+		return nil, errors.Join(fmt.Errorf("starting server %s: %w", s.Name, err), ch.Close())
 	}
 	p := process(box)
 	if ch != nil {

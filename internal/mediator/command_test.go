@@ -199,6 +199,7 @@ func (emptyBox) Stdin() io.WriteCloser       { return nopCloser{} }
 func (emptyBox) Stdout() io.Reader           { return strings.NewReader("\x1b[2Jout\xff") }
 func (emptyBox) Stderr() io.Reader           { return strings.NewReader("err") }
 func (emptyBox) Wait() (sandbox.Exit, error) { return sandbox.Exit{Cause: sandbox.CauseDeadline}, nil }
+
 func (emptyBox) Denials() []sandbox.Denial {
 	return []sandbox.Denial{{Op: "create", Object: "/w/.envrc", Observed: true}}
 }
@@ -230,10 +231,14 @@ func TestRun(t *testing.T) {
 		spec   sandbox.Spec
 		log    string
 	}{
-		{name: "read-only", set: Settings{Builtin: "exec", Timeout: time.Hour}, log: "record s/4", want: `"exit_status":124,"ended":"deadline","stdout":"\u001b[2Jout\ufffd","stderr":"err"`,
-			spec: sandbox.Spec{Profile: sandbox.ProfileCommand, Workspace: sandbox.Workspace{Path: work, Mode: sandbox.ReadOnly}, Limits: sandbox.Limits{Wall: 5 * time.Second, CPU: time.Hour}}},
-		{name: "may change", set: Settings{Builtin: "exec", Workspace: sandbox.ReadWrite}, log: "launch finish", want: `"object":"/w/.envrc"`,
-			spec: sandbox.Spec{Profile: sandbox.ProfileAgent, Workspace: sandbox.Workspace{Path: work, Mode: sandbox.ReadWrite}, Limits: sandbox.Limits{Wall: 5 * time.Second, CPU: sandbox.Unlimited}}},
+		{
+			name: "read-only", set: Settings{Builtin: "exec", Timeout: time.Hour}, log: "record s/4", want: `"exit_status":124,"ended":"deadline","stdout":"\u001b[2Jout\ufffd","stderr":"err"`,
+			spec: sandbox.Spec{Profile: sandbox.ProfileCommand, Workspace: sandbox.Workspace{Path: work, Mode: sandbox.ReadOnly}, Limits: sandbox.Limits{Wall: 5 * time.Second, CPU: time.Hour}},
+		},
+		{
+			name: "may change", set: Settings{Builtin: "exec", Workspace: sandbox.ReadWrite}, log: "launch finish", want: `"object":"/w/.envrc"`,
+			spec: sandbox.Spec{Profile: sandbox.ProfileAgent, Workspace: sandbox.Workspace{Path: work, Mode: sandbox.ReadWrite}, Limits: sandbox.Limits{Wall: 5 * time.Second, CPU: sandbox.Unlimited}},
+		},
 		{name: "not on record", record: full, log: "record s/4", want: "nothing was run, as there is no box for it: the disk is full"},
 		{name: "another program of that name", path: []string{"/usr/bin", bin}, want: ""},
 		{name: "not found by name", path: []string{"/usr/bin"}, want: "the name means another program"},

@@ -130,12 +130,11 @@ func (o *orders) serve() {
 			}
 			return
 		}
-		switch {
-		case a.Op == "cancel":
+		if a.Op == "cancel" {
 			o.callOff(a.ID)
-		default:
-			o.start(a.ID, body)
+			continue
 		}
+		o.start(a.ID, body)
 	}
 }
 
@@ -222,7 +221,7 @@ func (o *orders) refuse(id int64, why error) {
 func (o *orders) answer(ctx context.Context, id int64, body []byte, err error) {
 	frame, ferr := answerFrame(id, body, err)
 	if ferr != nil {
-		o.log.Error("answering with the result of a command", slog.Any("err", ferr))
+		o.log.ErrorContext(ctx, "answering with the result of a command", slog.Any("err", ferr))
 		return
 	}
 	// If it cannot be sent, the call has ended or the server has.

@@ -172,7 +172,7 @@ func add(all []sandbox.Denial, d sandbox.Denial) []sandbox.Denial {
 // objectOf is what a message is about: what stands in quotes, else what stands between
 // the last colons before the symptom, or behind it.
 func objectOf(b sandbox.Spec, op, before, after string) string {
-	object := ""
+	var object string
 	switch m, n := quoted.FindStringSubmatch(before), quoted.FindStringSubmatch(after); {
 	case m != nil:
 		object = m[1]
