@@ -56,9 +56,9 @@ type node struct {
 	// they are in, 0 for none.
 	upper, work string
 	layers      int
-	mapped bool // the owners of its files are to be seen in the box; not sent
-	size   int64
-	mode   int
+	mapped      bool // the owners of its files are to be seen in the box; not sent
+	size        int64
+	mode        int
 }
 
 // A grant is one rule of Landlock.
