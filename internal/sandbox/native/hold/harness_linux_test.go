@@ -2,6 +2,7 @@ package hold
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,11 +24,11 @@ import (
 
 // The test binary is also what runs in the boxes of these tests: with the word
 // "program" it confines itself and executes the rest of its arguments, with "ops" it
-// issues the calls that it reads, with "flip" and "load" it attacks and measures.
+// issues the calls that it reads, with "flip" and "flood" it attacks.
 const nobody = 65534
 
 func TestMain(m *testing.M) {
-	modes := map[string]func(args []string) error{"program": program, "ops": runOps, "flip": flip, "load": load}
+	modes := map[string]func(args []string) error{"program": program, "ops": runOps, "flip": flip, "flood": flood}
 	if len(os.Args) > 1 && modes[os.Args[1]] != nil {
 		if err := modes[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
@@ -68,6 +69,8 @@ type box struct {
 	options Options
 
 	mu      sync.Mutex
+	served  error // what Serve is expected to return
+	ctx     context.Context
 	denials []Denial
 	births  []string
 }
@@ -84,7 +87,7 @@ func newBox(t *testing.T) *box {
 			t.Error(err)
 		}
 	})
-	b := &box{t: t, dir: filepath.Join(top, "out"), ws: filepath.Join(top, "ws")}
+	b := &box{t: t, ctx: t.Context(), dir: filepath.Join(top, "out"), ws: filepath.Join(top, "ws")}
 	for _, d := range []string{b.dir, b.ws} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -126,10 +129,10 @@ type confinement struct {
 // run executes argv in ws, and returns what it wrote and how it ended.
 func (b *box) run(stdin string, argv ...string) (string, error) {
 	b.t.Helper()
-	return b.start(confinement{Dir: b.ws, Free: []string{b.dir}}, stdin, argv...)
+	return b.start(confinement{Dir: b.ws, Free: []string{b.dir}}, strings.NewReader(stdin), argv...)
 }
 
-func (b *box) start(c confinement, stdin string, argv ...string) (string, error) {
+func (b *box) start(c confinement, stdin io.Reader, argv ...string) (string, error) {
 	b.t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -142,7 +145,7 @@ func (b *box) start(c confinement, stdin string, argv ...string) (string, error)
 	}
 	cmd := exec.Command("/proc/self/exe", append([]string{"program", string(spec)}, argv...)...)
 	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &out
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
 	cmd.Env = []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + b.dir, "TMPDIR=" + b.dir, "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
@@ -160,12 +163,12 @@ func (b *box) start(c confinement, stdin string, argv ...string) (string, error)
 		b.t.Fatalf("no listener: %v; %s", err, &out)
 	}
 	served := make(chan error, 1)
-	go func() { served <- Serve(b.t.Context(), listener, b.options) }()
+	go func() { served <- Serve(b.ctx, listener, b.options) }()
 	if _, err := unix.Write(pair[0], []byte{1}); err != nil {
 		b.t.Error(err)
 	}
 	err = cmd.Wait()
-	if e := <-served; e != nil {
+	if e := <-served; !errors.Is(e, b.served) {
 		b.t.Errorf("serving: %v", e)
 	}
 	return out.String(), err

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -189,13 +190,13 @@ func TestTwin(t *testing.T) {
 		}
 		b := newTwin(t)
 		plain := exec.Command("/proc/self/exe", "ops")
-		plain.Dir, plain.Stdin, plain.Stderr = b.dir+"/w", strings.NewReader(string(text)), os.Stderr
+		plain.Dir, plain.Stdin, plain.Stderr = b.dir+"/w", bytes.NewReader(text), os.Stderr
 		unix.Umask(0o022)
 		want, err := plain.Output()
 		if err != nil {
 			rt.Fatal(err)
 		}
-		got, err := b.start(confinement{Dir: b.ws + "/w", Free: []string{b.dir}}, string(text), "/proc/self/exe", "ops")
+		got, err := b.start(confinement{Dir: b.ws + "/w", Free: []string{b.dir}}, bytes.NewReader(text), "/proc/self/exe", "ops")
 		if err != nil {
 			rt.Fatal(err, got)
 		}
