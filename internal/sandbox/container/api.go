@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,12 +61,7 @@ func answered(err error, statuses ...int) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	for _, s := range statuses {
-		if e.status == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(statuses, e.status)
 }
 
 // call makes one call: in, if not nil, is sent as JSON; out, if not nil, receives
@@ -75,7 +72,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer resp.Body.Close() // after the connection: it would read an answer to its end
-	defer conn.Close()
+	defer shut(conn)
 	stop := bound(ctx, conn)
 	defer stop()
 	if out == nil {
@@ -102,6 +99,9 @@ type conn struct {
 
 func (c conn) Read(p []byte) (int, error) { return c.ahead.Read(p) }
 
+// shut closes what nothing more is expected of.
+func shut(c io.Closer) { c.Close() }
+
 // open sends a request and reads the head of the answer, which is a success. The
 // caller closes body and connection.
 func (c *client) open(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, conn, error) {
@@ -122,9 +122,7 @@ func (c *client) open(ctx context.Context, method, path string, in any, header h
 	req.Header.Set("User-Agent", "ringfence")
 	req.Header.Set("Content-Type", "application/json")
 	req.Close = header == nil
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	raw, err := ipc.DialService(ctx, c.socket)
 	if err != nil {
 		return nil, conn{}, c.failed(ctx, method, path, err)
@@ -139,11 +137,11 @@ func (c *client) open(ctx context.Context, method, path string, in any, header h
 	}
 	if err == nil && resp.StatusCode >= 300 && resp.StatusCode != http.StatusNotModified {
 		err = refusal(resp)
-		raw.Close()
+		shut(raw)
 		resp.Body.Close()
 	}
 	if err != nil {
-		raw.Close()
+		shut(raw)
 		return nil, conn{}, c.failed(ctx, method, path, err)
 	}
 	head.N = math.MaxInt64
@@ -292,7 +290,7 @@ func (c *client) ping(ctx context.Context) (http.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn.Close()
+	shut(conn)
 	resp.Body.Close() // what of it could not be read any more, nobody wants
 	return resp.Header, nil
 }
@@ -385,7 +383,8 @@ func (c *client) labelled(ctx context.Context, label string) (list []listAnswer,
 // attach connects to the streams of a container that was made and not started.
 func (c *client) attach(ctx context.Context, id string) (conn, error) {
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"tcp"}}
-	_, cn, err := c.open(ctx, http.MethodPost, "/containers/"+id+"/attach?stream=1&stdin=1&stdout=1&stderr=1", nil, header)
+	_, cn, err := c.open(ctx, http.MethodPost, //nolint:bodyclose // the connection is what there is to close
+		"/containers/"+id+"/attach?stream=1&stdin=1&stdout=1&stderr=1", nil, header)
 	return cn, err
 }
 

@@ -73,7 +73,7 @@ const wsOwner = 1000
 // world makes the directory T of a case, with its workspace T/ws.
 func world(t *testing.T, c boxCase) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "box") //nolint:usetesting // its name would be that of the case, with commas
+	dir, err := os.MkdirTemp("", "box") // not of t: its name would be that of the case, with commas
 	if err != nil {
 		t.Fatal(err)
 	}

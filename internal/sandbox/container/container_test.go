@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -150,8 +151,8 @@ func FuzzDemultiplex(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out, errs bytes.Buffer
-		err := demultiplex(bytes.NewReader(in), &out, &errs)
-		if out.Len()+errs.Len() > len(in) || err == nil && len(in)%1 != 0 {
+		heads := len(in) / streamHead * streamHead
+		if err := demultiplex(bytes.NewReader(in), &out, &errs); err == nil && out.Len()+errs.Len() > len(in) || out.Len()+errs.Len() > 0 && heads == 0 {
 			t.Errorf("%d bytes of %d", out.Len()+errs.Len(), len(in))
 		}
 	})
@@ -210,13 +211,8 @@ func TestIsDead(t *testing.T) {
 		{map[string]string{labelSpace: "pid:[1]", labelPID: "999999999"}, false},
 		{map[string]string{labelPID: "999999999"}, true},
 	} {
-		labels := map[string]string{}
-		for k, v := range mine {
-			labels[k] = v
-		}
-		for k, v := range c.change {
-			labels[k] = v
-		}
+		labels := maps.Clone(mine)
+		maps.Copy(labels, c.change)
 		if isDead(labels, me) != c.dead {
 			t.Errorf("with %v: dead is %v", c.change, !c.dead)
 		}

@@ -171,7 +171,7 @@ func minorOf(version string) (int, error) {
 
 // withAdvice adds to an error of meeting the engine at p what a person can do.
 func withAdvice(p place, err error) error {
-	advice := ""
+	var advice string
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		advice = "let your user use the engine (Docker: sudo usermod -aG docker \"$USER\", then log in again; who is in that group is as good as root), or use a rootless engine (systemctl --user enable --now podman.socket)"

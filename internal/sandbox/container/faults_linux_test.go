@@ -25,7 +25,7 @@ import (
 // serve answers at a socket of its own.
 func serve(t *testing.T, h http.Handler) (socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "eng") //nolint:usetesting // its name would be too long for a socket
+	dir, err := os.MkdirTemp("", "eng") // not of t: its name would be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func serve(t *testing.T, h http.Handler) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: h} //nolint:gosec // no strangers here
-	go server.Serve(l)
+	server := &http.Server{Handler: h}
+	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
 	return filepath.Join(dir, "s")
 }
@@ -54,7 +54,7 @@ func (f fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status, _ := strconv.Atoi(a[1])
 			w.WriteHeader(status)
 			if a[2] != "ENDLESS" {
-				fmt.Fprint(w, a[2])
+				_, _ = fmt.Fprint(w, a[2])
 				return
 			}
 			for err := error(nil); err == nil; {
@@ -69,9 +69,9 @@ func (f fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(k, v)
 		}
 	case strings.HasSuffix(r.URL.Path, "/info"):
-		json.NewEncoder(w).Encode(f.info)
+		_ = json.NewEncoder(w).Encode(f.info)
 	case strings.Contains(r.URL.Path, "/images/"):
-		fmt.Fprint(w, `{"Id": "sha256:00"}`)
+		_, _ = fmt.Fprint(w, `{"Id": "sha256:00"}`)
 	default:
 		http.NotFound(w, r)
 	}

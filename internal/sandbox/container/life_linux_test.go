@@ -134,7 +134,7 @@ func TestOwnerDies(t *testing.T) {
 		if _, err := tier.Start(context.Background(), sh("sleep 1000")); err != nil {
 			t.Fatal(err)
 		}
-		os.Stdout.WriteString("ready\n")
+		_, _ = os.Stdout.WriteString("ready\n")
 		select {}
 	}
 	for name, tier := range engines(t) {

@@ -35,7 +35,7 @@ func (o Options) initProgram() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("looking at the init %s: %w", path, err)
 	}
-	defer f.Close()
+	defer shut(f)
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return "", fmt.Errorf("%s is not static, and images have no libraries for it; build it without cgo", path)
@@ -85,7 +85,7 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 	if err != nil {
 		return err
 	}
-	defer st.conn.Close()
+	defer shut(st.conn)
 	j := judge{e: b.engine, p: p, tmpfs: body.HostConfig.Tmpfs}
 	if b.report, err = st.confirm(setUp, &j, image); err != nil {
 		return err
@@ -117,7 +117,7 @@ func newMeetingPlace(dir string) (*meetingPlace, error) {
 	}
 	// Any user of the container may connect; of the machine, the directory lets in
 	// none but us.
-	if err := os.Chmod(r.path, 0o666); err != nil {
+	if err := os.Chmod(r.path, 0o666); err != nil { //nolint:gosec // G302: a socket, in a directory of mode 0700
 		r.close()
 		return nil, fmt.Errorf("making a place to meet the container: %w", err)
 	}
@@ -290,7 +290,7 @@ func (l *line) signal(number int) error {
 func (l *line) cut() {
 	l.once.Do(func() {
 		if l.conn != nil {
-			l.conn.Close()
+			shut(l.conn)
 		}
 	})
 }
@@ -426,7 +426,7 @@ func (st *stage) begin(ctx context.Context, program string) error {
 		return errors.New("starting the program: half an answer")
 	}
 	errno := unix.Errno(uint(why[0])<<8 | uint(why[1]))
-	switch errno {
+	switch errno { //nolint:exhaustive // there are hundreds, and these mean one thing
 	case unix.ENOENT, unix.EACCES, unix.ENOTDIR, unix.ENOEXEC, unix.EISDIR, unix.ELOOP:
 		return fmt.Errorf("%w: %s: %w; it is looked for in the image", sandbox.ErrNotFound, program, errno)
 	}

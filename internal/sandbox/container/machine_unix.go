@@ -14,5 +14,5 @@ func ownership(fi os.FileInfo) (uid, gid, links uint64) {
 	if !ok {
 		return 0, 0, 0
 	}
-	return uint64(st.Uid), uint64(st.Gid), uint64(st.Nlink)
+	return uint64(st.Uid), uint64(st.Gid), uint64(st.Nlink) //nolint:unconvert // its width is not the same everywhere
 }

@@ -31,7 +31,7 @@ func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, bo
 		if err != nil {
 			err = errors.Join(err, e.removeAnyway(ctx, b.id))
 			if a.conn.UnixConn != nil {
-				a.conn.Close()
+				shut(a.conn)
 			}
 		}
 	}()
@@ -168,7 +168,7 @@ func (a *attachment) connect(b *box, s sandbox.Spec) {
 	a.given, a.pumped = s.Stdout != nil || s.Stderr != nil, make(chan struct{})
 	go func() {
 		defer close(a.pumped)
-		defer a.conn.Close()
+		defer shut(a.conn)
 		err := demultiplex(a.conn, out, errs)
 		closeWith(out, err)
 		closeWith(errs, err)

@@ -16,7 +16,7 @@ func TestDialService(t *testing.T) {
 		if _, err := Listen(path); err != nil {
 			t.Fatal(err)
 		}
-		os.Stdout.WriteString("up\n")
+		_, _ = os.Stdout.WriteString("up\n")
 		select {}
 	}
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestDialService(t *testing.T) {
 // stranger makes a directory of user 65534 that he can reach.
 func stranger(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "ipc-stranger") //nolint:usetesting // the parents of t.TempDir may be closed to others
+	dir, err := os.MkdirTemp("/tmp", "ipc-stranger") // not of t: the parents of t.TempDir may be closed to others
 	if err != nil {
 		t.Fatal(err)
 	}
