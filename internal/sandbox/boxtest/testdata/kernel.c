@@ -56,13 +56,14 @@ static const struct call calls[] = {
 	{ "settimeofday", SYS_settimeofday, { 0, 0 }, 0 },
 	{ "sethostname", SYS_sethostname, { 0, -1 }, 0 },
 	{ "setdomainname", SYS_setdomainname, { 0, -1 }, 0 },
-	// Mounts, the old way and the new.
-	{ "mount", SYS_mount, { P("none"), P("/tmp"), P("tmpfs"), MS_NOSUID, 0 }, 0 },
-	{ "bind", SYS_mount, { P("/"), P("/tmp"), 0, MS_BIND | MS_REC, 0 }, 0 },
-	{ "remount", SYS_mount, { 0, P("/"), 0, MS_REMOUNT | MS_BIND, 0 }, 0 },
-	{ "propagate", SYS_mount, { 0, P("/"), 0, MS_SHARED | MS_REC, 0 }, 0 },
-	{ "fuse", SYS_mount, { P("none"), P("/tmp"), P("fuse"), 0, P("fd=0,rootmode=40000,user_id=0,group_id=0") }, 0 },
-	{ "umount", SYS_umount2, { P("/proc"), MNT_DETACH }, 0 },
+	// Mounts, the old way and the new. Nothing is at the target: where a call gets
+	// through, on a machine without a box, it must not change that machine.
+	{ "mount", SYS_mount, { P("none"), P("/nosuch"), P("tmpfs"), MS_NOSUID, 0 }, 0 },
+	{ "bind", SYS_mount, { P("/"), P("/nosuch"), 0, MS_BIND | MS_REC, 0 }, 0 },
+	{ "remount", SYS_mount, { 0, P("/nosuch"), 0, MS_REMOUNT | MS_BIND, 0 }, 0 },
+	{ "propagate", SYS_mount, { 0, P("/nosuch"), 0, MS_SHARED | MS_REC, 0 }, 0 },
+	{ "fuse", SYS_mount, { P("none"), P("/nosuch"), P("fuse"), 0, P("fd=0,rootmode=40000,user_id=0,group_id=0") }, 0 },
+	{ "umount", SYS_umount2, { P("/nosuch"), MNT_DETACH }, 0 },
 	{ "chroot", SYS_chroot, { P("/") }, 0 },
 	{ "pivot_root", SYS_pivot_root, { P("/"), P("/") }, 0 },
 	{ "fsopen", SYS_fsopen, { P("tmpfs"), 0 }, 1 },
@@ -71,8 +72,8 @@ static const struct call calls[] = {
 	{ "fspick", SYS_fspick, { AT_FDCWD, P("/"), 0 }, 1 },
 	{ "open_tree", SYS_open_tree, { AT_FDCWD, P("/"), 1 }, 1 },
 	{ "open_tree_attr", CALL_open_tree_attr, { AT_FDCWD, P("/"), 1, P(zeros), 32 }, 1 },
-	{ "move_mount", SYS_move_mount, { NONE, P(""), AT_FDCWD, P("/tmp"), 4 }, 0 },
-	{ "mount_setattr", SYS_mount_setattr, { AT_FDCWD, P("/"), 0, P(zeros), 32 }, 0 },
+	{ "move_mount", SYS_move_mount, { NONE, P(""), AT_FDCWD, P("/nosuch"), 4 }, 0 },
+	{ "mount_setattr", SYS_mount_setattr, { AT_FDCWD, P("/nosuch"), 0, P(zeros), 32 }, 0 },
 	{ "statmount", CALL_statmount, { P(zeros), P(scratch), 512, 0 }, 0 },
 	{ "listmount", CALL_listmount, { P(zeros), P(scratch), 8, 0 }, 0 },
 	// Namespaces.
