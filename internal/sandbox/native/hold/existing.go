@@ -65,7 +65,7 @@ func (r Rules) eachPlace(root string, f func(p string, e fs.DirEntry, held bool)
 	if r.Later {
 		return nil
 	}
-	roots := places.Roots{Home: r.Home, Workspace: root}
+	roots := places.Roots{Home: newJudge(r).Home, Workspace: root}
 	var list func(dir string, depth int) error
 	list = func(dir string, depth int) error {
 		entries, err := readSome(dir)

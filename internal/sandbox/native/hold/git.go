@@ -79,7 +79,7 @@ func heldInShape(root, p string, whole bool, look Look) (string, bool) {
 		name, _, _ := strings.Cut(rest, "/")
 		if dir := p[:max(at, 1)]; gitOrders[strings.ToLower(name)] && places.Fold(path.Base(dir)) != gitDir {
 			// Only then does it matter what there is.
-			why, held := places.Roots{Workspace: "/"}.Held("/.git/"+rest, whole)
+			why, held := places.Roots{Home: noHome, Workspace: "/"}.Held("/.git/"+rest, whole)
 			if held && shaped(dir, look) {
 				return why, true
 			}

@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if os.Getuid() == 0 {
+	fuzzing := slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.fuzz") })
+	if os.Getuid() == 0 && !fuzzing {
 		os.Exit(asNobody())
 	}
 	os.Exit(m.Run())

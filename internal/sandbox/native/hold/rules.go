@@ -94,7 +94,13 @@ type judge struct {
 	held []string // folded
 }
 
+// noHome is a home that has no places: they are in no root directory.
+const noHome = "/"
+
 func newJudge(r Rules) *judge {
+	if r.Home == "" {
+		r.Home = noHome
+	}
 	j := &judge{Rules: r}
 	for _, h := range r.Held {
 		j.held = append(j.held, places.Fold(h))

@@ -1,0 +1,100 @@
+package hold
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// layOut makes the files of a in a new directory, whose real path it returns. A
+// name that ends in "/" is a directory, one with " -> " a link.
+func layOut(t *testing.T, a *txtar.Archive) string {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range a.Files {
+		name, target, isLink := strings.Cut(f.Name, " -> ")
+		p := filepath.Join(top, name)
+		err := os.MkdirAll(filepath.Dir(p), 0o755)
+		switch {
+		case err != nil:
+		case isLink:
+			err = os.Symlink(target, p)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(p, 0o755)
+		default:
+			err = os.WriteFile(p, []byte(strings.ReplaceAll(string(f.Data), "$TOP", top)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top
+}
+
+// TestExisting: the archives of testdata/existing. Their comments say what is found,
+// what is followed, or which words an error has.
+func TestExisting(t *testing.T) {
+	files, err := filepath.Glob("testdata/existing/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		a, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		top := layOut(t, a)
+		r := Rules{Writable: []string{top + "/ws", top + "/more"}, Home: top + "/home"}
+		found, err := r.Existing(top + "/ws")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		followed, err := r.Follow(top + "/ws")
+		var got []string
+		for what, list := range map[string][]string{"existing": found, "followed": followed} {
+			for _, p := range list {
+				got = append(got, what+" "+strings.TrimPrefix(p, top+"/"))
+			}
+		}
+		var want []string
+		for line := range strings.Lines(string(a.Comment)) {
+			line = strings.TrimSpace(line)
+			if words, ok := strings.CutPrefix(line, "error "); ok {
+				if err == nil || !strings.Contains(err.Error(), words) {
+					t.Errorf("%s: %v, want %s", name, err, words)
+				}
+				err = nil
+			} else if line != "" && line[0] != '#' {
+				want = append(want, line)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q, %v", name, got, want, err)
+		}
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	for _, s := range []string{
+		"[core]\n\thooksPath = a/b # c\n", "[includeIf \"gitdir:~/x\"] path = \"y z\" ; d\n", "[a \"b\\\"c\"]d=e\\\nf\n", "x", "[", "[a", "[a \"b", "[a]\nb", "[a]b=\"\\", "\ufeff[a]\r\nb=c\r\n",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n := 0
+		for key, value := range settings(s) {
+			if n++; n > len(s) || len(key)+len(value) > 4*len(s)+8 || !strings.Contains(key, ".") {
+				t.Fatalf("%q: %q=%q", s, key, value)
+			}
+		}
+	})
+}
