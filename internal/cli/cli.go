@@ -130,6 +130,7 @@ func newRoot(s *streams) *cobra.Command {
 		newMCP(s),
 		newRun(s),
 		newExec(s),
+		newReview(s),
 		newDoctor(s),
 		newAttack(s),
 		newApprovals(s),

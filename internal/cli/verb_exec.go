@@ -27,6 +27,7 @@ type execFlags struct {
 	wait, timeout                    time.Duration
 	memory                           int64
 	processes                        int
+	review                           bool
 }
 
 // newExec is "ringfence exec".
@@ -90,6 +91,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
 	fl.DurationVar(&f.timeout, "timeout", 0, "after which everything in the box is killed, such as 5m (default: of the profile)")
 	fl.Int64Var(&f.memory, "memory", 0, "`BYTES` that the box may use together (default: of the profile)")
+	fl.BoolVar(&f.review, "review", false, "keep what it changes apart from the workspace, for \"ringfence review\"")
 	fl.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes in the box (default: of the profile)")
 }
 
@@ -127,7 +129,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error
 		stop := s.answerHere(ctx, client, session.Opened().Session)
 		defer stop()
 	}
-	status, err := s.launch(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec)
+	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err = errors.Join(boxError(err), session.Close(closing))
@@ -217,6 +219,15 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	case sandbox.ProfileCode:
 	default:
 		return s, &exitError{code: codeUsage, err: fmt.Errorf("no profile %q; there are command, agent, server and code", f.profile)}
+	}
+	if f.review {
+		s.Workspace.Mode = sandbox.ReadWrite // of what is kept apart
+		if s.Profile == sandbox.ProfileCode {
+			return s, &exitError{code: codeUsage, err: errors.New("a box of profile code has no workspace to review")}
+		}
+		if s.Workspace.Path, err = filepath.EvalSymlinks(s.Workspace.Path); err != nil {
+			return s, fmt.Errorf("finding the workspace: %w", err)
+		}
 	}
 	switch f.net {
 	case "none":

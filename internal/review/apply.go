@@ -137,6 +137,22 @@ func choose(all []Change, s Selection, out *Outcome) ([]Change, error) {
 	return todo, nil
 }
 
+// Of returns those of all that s is about, with the directories that they need. The
+// error is [ErrNoChange] if a path of s has none.
+func (s Selection) Of(all []Change) ([]Change, error) {
+	meant, err := s.meant(all)
+	if err != nil {
+		return nil, err
+	}
+	var of []Change
+	for i, c := range all {
+		if meant[i] {
+			of = append(of, c)
+		}
+	}
+	return of, nil
+}
+
 // meant marks the changes that s is about, and the directories that they need.
 func (s Selection) meant(all []Change) ([]bool, error) {
 	meant := make([]bool, len(all))

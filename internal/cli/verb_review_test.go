@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"ringfence/internal/review"
+)
+
+// TestReview goes through a review as a person does, with what each verb says: "%" is
+// the id of the review, and a line of want may be any part of the text.
+func TestReview(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs Linux: reviews are made of overlays")
+		}
+		t.Skip("needs Linux: reviews are made of overlays")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, ws := root+"/home", root+"/ws"
+	t.Setenv("RINGFENCE_HOME", home)
+	t.Setenv("HOME", root)
+	if err := errors.Join(os.Mkdir(ws, 0o755), os.WriteFile(ws+"/old", []byte("old\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := review.New(review.Options{Home: home, Person: root, Workspace: ws})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"new": "text\x1b[2J\n", ".envrc": "evil\n", "Makefile": "all:\n", "a": "a\n", "clash": "box\n"} {
+		if err := os.WriteFile(r.Upper+"/"+name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out, errs := command("review", "apply", r.ID); code != codeFailed || out != "" || !strings.Contains(errs, "its box still runs") {
+		t.Errorf("while it runs: %d %q %q", code, out, errs)
+	}
+	if err := errors.Join(r.Close(), os.WriteFile(ws+"/clash", []byte("person\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"review list", 0, ws + "  5 changes"},
+		{"review list %", 0, "added     .envrc  [runs-later]\nadded     Makefile  [build-file]  make runs it\nmodified  clash\n! it was changed outside"},
+		{"review list --json", 0, `"kind":"added","size":5,"flags":["runs-later"]`},
+		{"review diff % new", 0, `+text\u{1b}[2J`},
+		{"review diff % nothing", codeFailed, "no change there\nringfence review list %"},
+		{"review diff r-nosuch", codeFailed, `no such review`},
+		{"review apply % ../x", codeUsage, "not in the workspace"},
+		{"review apply % " + ws + "/a", 0, "Applied:\nadded     a\n4 changes are left in review %."},
+		{"review discard % new", 0, "1 change is discarded, 3 left"},
+		{"review apply", codeFailed, "Applied:\nMakefile\nChanged outside meanwhile\nclash\nRun or obeyed later\n.envrc\n--with-runs-later\n2 changes are left"},
+		{"review apply % --force clash", 0, "Applied:\nclash"},
+		{"review apply % .envrc --json", 0, `"left":0`},
+		{"review list", 0, "No review waits."},
+		{"review diff", codeFailed, "no review waits"},
+	} {
+		code, out, errs := command(strings.Fields(strings.ReplaceAll(c.args, "%", r.ID))...)
+		if code != c.code {
+			t.Errorf("%s: status %d, want %d\n%s%s", c.args, code, c.code, out, errs)
+		}
+		for part := range strings.SplitSeq(strings.ReplaceAll(c.want, "%", r.ID), "\n") {
+			if !strings.Contains(out+errs, part) {
+				t.Errorf("%s: no %q in\n%s%s", c.args, part, out, errs)
+			}
+		}
+	}
+	names, err := os.ReadDir(ws)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, n := range names {
+		all = append(all, n.Name())
+	}
+	if got := strings.Join(all, " "); got != ".envrc Makefile a clash old" {
+		t.Errorf("the workspace has %s", got)
+	}
+	if b, err := os.ReadFile(ws + "/clash"); string(b) != "box\n" {
+		t.Errorf("clash: %q, %v", b, err)
+	}
+}
+
+func command(args ...string) (code int, out, errs string) {
+	var o, e bytes.Buffer
+	code = Main(args, nil, &o, &e)
+	return code, o.String(), e.String()
+}
+
+// TestEndReview: what a box has left behind is told when it has ended, and a review
+// without changes is none.
+func TestEndReview(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs Linux: reviews are made of overlays")
+		}
+		t.Skip("needs Linux: reviews are made of overlays")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for changes, want := range map[int]string{
+		0: `^$`, 1: `(?s)^ringfence: 1 change waits in review (r-\w+); .*f0.*review diff r-\w+\n.*review apply r-\w+\n.*review discard r-\w+\n$`,
+		22: `(?s)22 changes wait .* … and 2 more: ringfence review list`,
+	} {
+		r, err := review.New(review.Options{Home: root + "/home", Workspace: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range changes {
+			if err := os.WriteFile(r.Upper+"/f"+string(rune('0'+i)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var errs bytes.Buffer
+		s := &streams{out: &sink{w: new(bytes.Buffer)}, err: &sink{w: &errs}}
+		if err := s.endReview(r); err != nil || !regexp.MustCompile(want).MatchString(errs.String()) {
+			t.Errorf("%d changes: %v %q", changes, err, errs.String())
+		}
+		left, err := review.List(root+"/home", "")
+		if err != nil || (len(left) == 0) != (changes == 0) {
+			t.Errorf("%d changes: %d reviews, %v", changes, len(left), err)
+		}
+		for _, l := range left {
+			if err := l.Remove(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
