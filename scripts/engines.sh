@@ -52,10 +52,10 @@ busybox() {
 	return 1
 }
 
-# until_there FILE waits for it, at most 30 seconds.
+# until_there FILE waits for it, at most 60 seconds.
 until_there() {
 	local i
-	for ((i = 0; i < 300; i++)); do
+	for ((i = 0; i < 600; i++)); do
 		[ -e "$1" ] && return
 		sleep 0.1
 	done
