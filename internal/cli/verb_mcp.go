@@ -114,6 +114,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
+	probed := probe(ctx, boxes.Tier, servers)
 	client, err := connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -127,6 +128,9 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		return errors.Join(session.Close(ctx), client.Close())
+	}
+	if err := <-probed; err != nil {
+		return nil, nil, errors.Join(&exitError{code: codeNotBuilt, err: err, hint: `nothing was started; "ringfence doctor" says what this machine can enforce`}, done())
 	}
 	for _, note := range session.Opened().Notes {
 		log.WarnContext(ctx, note)
@@ -146,6 +150,21 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		return nil, nil, errors.Join(err, done())
 	}
 	return m, done, nil
+}
+
+// probe tries out whether boxes can be built at all, if a server needs one: without
+// them this verb does not start.
+func probe(ctx context.Context, tier sandbox.Tier, servers []mediator.Server) <-chan error {
+	probed := make(chan error, 1)
+	if !slices.ContainsFunc(servers, func(s mediator.Server) bool { return !s.Ringfence.Unboxed }) {
+		probed <- nil
+		return probed
+	}
+	go func() {
+		_, err := tier.Probe(ctx)
+		probed <- err
+	}()
+	return probed
 }
 
 // tighten makes of the flags what the environment of this process, which the

@@ -100,10 +100,11 @@ type exec struct {
 	Read  []string `json:"read,omitempty"`
 	Write []string `json:"write,omitempty"`
 	Later bool     `json:"later,omitempty"`
+	Hide  []string `json:"hide,omitempty"`
 }
 
 func asked(s sandbox.Spec) exec {
-	e := exec{Argv: s.Argv, Dir: s.WorkingDir(), Read: slices.Clone(s.ReadOnly), Write: slices.Clone(s.ReadWrite), Later: s.LaterWritable}
+	e := exec{Argv: s.Argv, Dir: s.WorkingDir(), Read: slices.Clone(s.ReadOnly), Write: slices.Clone(s.ReadWrite), Later: s.LaterWritable, Hide: s.Denied}
 	switch s.Workspace.Mode {
 	case sandbox.ReadOnly:
 		e.Read = append(e.Read, s.Workspace.Path)
@@ -119,7 +120,7 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 	if err := json.Unmarshal(t.Bytes, &e); err != nil {
 		return s, fmt.Errorf("%w: reading the ticket: %w", sandbox.ErrNotBuilt, err)
 	}
-	s.Denied = slices.Concat(s.Denied, t.Filter.LeaveOut)
+	s.Denied = slices.Concat(s.Denied, e.Hide, t.Filter.LeaveOut)
 	was := asked(s)
 	if len(e.Argv) != len(was.Argv) || len(e.Read) != len(was.Read) || len(e.Write) != len(was.Write) || e.Later != was.Later {
 		return s, fmt.Errorf("%w: the ticket is not about this command", sandbox.ErrNotBuilt)

@@ -3,11 +3,14 @@ package resolve
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/places"
 	"ringfence/internal/act/strictjson"
 )
 
@@ -20,6 +23,9 @@ type Exec struct {
 	Write []string `json:"write,omitempty"` // with all beneath; may be read too
 	// Later says that the box does not hold what the host runs later.
 	Later bool `json:"later,omitempty"`
+	// Hide is what is not there in the box. It may be asked for, and what lies in
+	// the trees and is out of reach of agents is added.
+	Hide []string `json:"hide,omitempty"`
 }
 
 // changes are what a box may do to what it can write.
@@ -32,12 +38,19 @@ func (v View) Exec(args []byte) (Resolution, error) {
 	if err := strictjson.Unmarshal(args, &e); err != nil {
 		return Resolution{}, err
 	}
-	if len(e.Read)+len(e.Write) > maxValues {
+	if len(e.Read)+len(e.Write)+len(e.Hide) > maxValues {
 		return Resolution{}, bad("", "names more than %d paths", maxValues)
 	}
 	effects, err := v.execProgram(&e)
 	if err != nil {
 		return Resolution{}, err
+	}
+	for i, text := range e.Hide {
+		p, err := v.place(text, v.Workspace)
+		if err != nil {
+			return Resolution{}, valueError(err, "/hide", text)
+		}
+		e.Hide[i] = p.path
 	}
 	for _, list := range []*[]string{&e.Read, &e.Write} {
 		more, err := v.execPaths(*list, list == &e.Write, e.Later)
@@ -45,7 +58,12 @@ func (v View) Exec(args []byte) (Resolution, error) {
 			return Resolution{}, err
 		}
 		effects = append(effects, more...)
+		for _, p := range *list {
+			e.Hide = append(e.Hide, v.hiddenBeneath(p)...)
+		}
 	}
+	slices.Sort(e.Hide)
+	e.Hide = slices.Compact(e.Hide)
 	out, err := json.Marshal(e)
 	if err != nil {
 		return Resolution{}, fmt.Errorf("encoding a command: %w", err)
@@ -94,6 +112,47 @@ func (v View) execProgram(e *Exec) ([]act.Effect, error) {
 	return c.effects, nil
 }
 
+// execResource is the tree s as a box is given it. What the box hides or holds back
+// is no part of it, so its class is that of the tree itself.
+func (v View) execResource(s pathSubject, k act.Kind, later bool) act.Resource {
+	r := s.resource(k, true)
+	itself := act.Overwrite
+	if k == act.Read {
+		itself = act.Read
+	}
+	class := v.classOfPath(s.path, itself, false)
+	if class == "" && later && k != act.Read {
+		class = classLater
+	}
+	delete(r.Facts, act.FactClass)
+	if class != "" {
+		r.Facts[act.FactClass] = class
+	}
+	return r
+}
+
+// hiddenBeneath is what must not be there in a box that is given the tree at p: our
+// own state, and credentials where they usually are.
+func (v View) hiddenBeneath(p string) []string {
+	var hide []string
+	for _, s := range v.OwnState {
+		if s != p && beneath(s, p) {
+			hide = append(hide, s)
+		}
+	}
+	for _, table := range []iter.Seq2[string, places.Class]{v.roots().Fixed(p), v.roots().InHome()} {
+		for name, class := range table {
+			if string(class) != classCredentials || name == p || !beneath(name, p) {
+				continue
+			}
+			if _, err := os.Lstat(name); err == nil {
+				hide = append(hide, name)
+			}
+		}
+	}
+	return hide
+}
+
 // execPaths resolves the trees that a box is given, in place.
 func (v View) execPaths(list []string, write, later bool) ([]act.Effect, error) {
 	var effects []act.Effect
@@ -112,16 +171,7 @@ func (v View) execPaths(list []string, write, later bool) ([]act.Effect, error) 
 		}
 		s := pathSubject{v, p}
 		for _, k := range kinds {
-			r := s.resource(k, true)
-			// What the box holds back is no part of the effect, unless the tree itself
-			// is such a place.
-			switch class := r.Facts[act.FactClass]; {
-			case later && class == nil && k != act.Read:
-				r.Facts[act.FactClass] = classLater
-			case !later && class == classLater && v.classOfPath(p.path, k, false) != classLater:
-				delete(r.Facts, act.FactClass)
-			}
-			effects = append(effects, act.Effect{Kind: k, Resource: r, Tree: true})
+			effects = append(effects, act.Effect{Kind: k, Resource: v.execResource(s, k, later), Tree: true})
 		}
 	}
 	return effects, nil
