@@ -15,15 +15,12 @@ import (
 // the ligature in "conﬁg", become what they stand for, and what does not show goes.
 // The components stay as many as they are.
 func Fold(p string) string {
-	p = strings.ToLower(p)
 	if ascii(p) {
-		return p
+		return strings.ToLower(p)
 	}
 	names := strings.Split(p, "/")
 	for i, name := range names {
-		if !ascii(name) {
-			names[i] = foldName(name)
-		}
+		names[i] = foldName(name)
 	}
 	return strings.Join(names, "/")
 }
@@ -37,9 +34,8 @@ func foldName(name string) string {
 			return -1
 		}
 		return r
-	}, name)
-	name = strings.ToLower(norm.NFKC.String(name))
-	return strings.NewReplacer("ß", "ss", "/", slash).Replace(name)
+	}, strings.ToLower(norm.NFKD.String(name)))
+	return norm.NFKC.String(strings.NewReplacer("ß", "ss", "/", slash).Replace(name))
 }
 
 func ascii(s string) bool {
