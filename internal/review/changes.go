@@ -1,15 +1,12 @@
 package review
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"ringfence/internal/sys/subtree"
@@ -451,52 +448,6 @@ func (w *walk) vanished(l level, f *os.File, c *Change) error {
 	return err
 }
 
-// equal compares the open file of the upper tree with name in low. It returns an
-// error that says why the file in low cannot be read.
-func equal(f *os.File, low *subtree.Dir, name string, c Change) (bool, error) {
-	if c.up.Size != c.low.Size || c.up.Size > maxCompare {
-		return false, nil
-	}
-	g, _, err := low.OpenFile(name)
-	if err != nil {
-		return false, err
-	}
-	defer g.Close() //nolint:errcheck // nothing was written
-	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
-	for {
-		n, aerr := io.ReadFull(f, a)
-		m, berr := io.ReadFull(g, b)
-		if !bytes.Equal(a[:n], b[:m]) {
-			return false, nil
-		}
-		if ended(aerr) || ended(berr) {
-			return ended(aerr) && ended(berr), nil
-		}
-		if err := errors.Join(aerr, berr); err != nil {
-			return false, err
-		}
-	}
-}
-
-func ended(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
-
-// coarse is the resolution of time stamps on file systems that keep no part of a
-// second: FAT keeps every other.
-const coarse = 2 * time.Second
-
-// conflict says what was changed outside, or "". A file that was moved here, or whose
-// mode or owner was changed, was changed too.
-func (r *Review) conflict(low subtree.Info) string {
-	began := r.Began
-	if low.Changed.Nanosecond() == 0 {
-		began = began.Truncate(coarse)
-	}
-	if low.Changed.Before(began) {
-		return ""
-	}
-	return "it was changed outside at " + low.Changed.UTC().Format(time.RFC3339)
-}
-
 // add adds c, unless something became of it already. place is where it is judged.
 func (w *walk) add(c Change, place string) error {
 	if len(w.out) >= maxChanges {
@@ -509,19 +460,4 @@ func (w *walk) add(c Change, place string) error {
 	w.r.judge(&c, place)
 	w.out = append(w.out, c)
 	return nil
-}
-
-// reason is the part of err that says what the system answered.
-func reason(err error) string {
-	switch {
-	case errors.Is(err, syscall.EXDEV):
-		return "another file system is mounted there"
-	case errors.Is(err, fs.ErrPermission):
-		return "it cannot be read: permission denied"
-	}
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		err = pathErr.Err
-	}
-	return "it cannot be read: " + err.Error()
 }

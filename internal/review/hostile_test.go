@@ -113,7 +113,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		fill(t, r.Workspace, "dir "+r.temporary(c.Path)+" 500\nfile "+r.temporary(c.Path)+"/part 644 p")
+		fill(t, r.Workspace, strings.ReplaceAll("dir T 700\nfile T/part 644 p\ndir T 500", "T", r.temporary(c.Path)))
 	}
 	if err := errors.Join(os.RemoveAll(r.Workspace+"/gone"), a.end(nil)); err != nil {
 		t.Fatal(err)
