@@ -139,30 +139,15 @@ func (b *box) listen(w *wire) {
 	}
 }
 
-// note keeps a refusal, or how often there was one that is known.
-func (b *box) note(d denied) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, known := range b.denials {
-		if known.Op == d.op && known.Object == d.path && known.Rule == d.rule {
-			b.denials[i].Count = d.count
-			return
-		}
-	}
-	if len(b.denials) < sandbox.MaxDenials {
-		b.denials = append(b.denials, sandbox.Denial{Op: d.op, Object: d.path, Rule: d.rule, Observed: true, Count: d.count})
-		return
-	}
-	b.denials[len(b.denials)-1].Count++
-}
-
 // finish says how the box ended and gives back what it had.
 func (b *box) finish() {
 	words := b.words()
+	used := b.leaf.Usage()
 	err := b.giveBack()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer close(b.done)
+	b.explain(used)
 	b.err = errors.Join(b.err, err)
 	switch {
 	case b.ended != nil:

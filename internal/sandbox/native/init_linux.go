@@ -32,14 +32,15 @@ func (s *stage) serve() error {
 	}
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, 0, nil)
+		var used unix.Rusage
+		pid, err := unix.Wait4(-1, &status, 0, &used)
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
 			return err
 		case pid == s.pid && (status.Exited() || status.Signaled()):
-			b, err := encode(&ending{int(status)})
+			b, err := encode(&ending{int(status), (used.Utime.Nano() + used.Stime.Nano()) / 1000})
 			if err != nil {
 				return err
 			}

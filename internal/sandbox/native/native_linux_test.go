@@ -181,6 +181,38 @@ func TestProcessesAreCountedByBox(t *testing.T) {
 	}
 }
 
+// What a limit refused is said afterwards.
+func TestLimitsAreExplained(t *testing.T) {
+	for op, c := range map[string]struct {
+		script   string
+		change   func(*sandbox.Limits)
+		observed bool
+	}{
+		"fork":   {"i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done", func(l *sandbox.Limits) { l.Processes = 20 }, true},
+		"memory": {"head -c 200000000 /dev/zero | tail -c 190000000 >/dev/null", func(l *sandbox.Limits) { l.Memory, l.AddressSpace = 64<<20, sandbox.Unlimited }, true},
+		"cpu":    {"while :; do :; done", func(l *sandbox.Limits) { l.CPU = 1e9 }, false},
+		"mmap":   {"kill -ABRT $$", func(*sandbox.Limits) {}, false},
+		"":       {"exit 7", func(*sandbox.Limits) {}, false},
+	} {
+		s := sh(c.script)
+		c.change(&s.Limits)
+		b, err := Tier{}.Start(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Wait(); err != nil {
+			t.Errorf("%s: %v", op, err)
+		}
+		if c.observed && (len(b.Report().Missing) > 0 || !b.Report().Has(sandbox.LayerCgroup)) {
+			continue // no control group counts here
+		}
+		d := b.Denials()
+		if op == "" && len(d) > 0 || op != "" && (len(d) != 1 || d[0].Op != op || d[0].Observed != c.observed || d[0].Fix == "" || d[0].Count < 1) {
+			t.Errorf("%s: %+v", op, d)
+		}
+	}
+}
+
 func TestEnvironmentAndDescriptors(t *testing.T) {
 	t.Setenv("NATIVE_SECRET", "leak")
 	leak, err := os.Open("/")

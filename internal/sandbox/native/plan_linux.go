@@ -168,10 +168,17 @@ func (f *failure) visit(c *coder) {
 	c.str(&f.text)
 }
 
-// An ending is how the program ended: its wait status.
-type ending struct{ status int }
+// An ending is how the program ended: its wait status, and the processor time that it
+// and those it waited for have used.
+type ending struct {
+	status int
+	micros int64
+}
 
-func (e *ending) visit(c *coder) { c.integer(&e.status) }
+func (e *ending) visit(c *coder) {
+	c.integer(&e.status)
+	c.num(&e.micros)
+}
 
 // A denied is one refusal of the supervisor, as hold.Denial.
 type denied struct {

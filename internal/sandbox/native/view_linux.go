@@ -30,12 +30,11 @@ var base = []string{
 // etc is what every box has of /etc. Nothing here holds secrets on a machine as its
 // makers ship it; what does, or names people and hosts, is made up (see synthetic).
 var etc = []string{
-	"alternatives", "bash.bashrc", "bashrc", "bindresvport.blacklist", "ca-certificates", "crypto-policies",
-	"debian_version", "fonts", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
-	"locale.alias", "locale.conf", "localtime", "lsb-release", "magic", "magic.mime", "mailcap", "manpath.config",
-	"mime.types", "networks", "os-release", "perl", "pki/ca-trust", "pki/tls", "profile", "profile.d", "protocols",
-	"python3", "redhat-release", "rpc", "services", "shells", "skel", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf",
-	"terminfo", "timezone", "vim", "xattr.conf",
+	"alternatives", "bash.bashrc", "bashrc", "ca-certificates", "crypto-policies", "debian_version", "fonts", "gai.conf",
+	"host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime",
+	"lsb-release", "magic", "mime.types", "networks", "os-release", "perl", "pki/ca-trust", "pki/tls", "profile",
+	"profile.d", "protocols", "python3", "rpc", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf",
+	"terminfo", "timezone",
 }
 
 // devices are the device nodes that every box has.
@@ -256,7 +255,7 @@ func (v *view) addHost(path string) {
 	case fi.Mode()&fs.ModeSymlink != 0:
 		v.link(path, mustReadlink(path))
 	case fi.Mode().IsRegular() && fi.Size() <= maxCopied:
-		// Small files are copied: it is quicker than a mount, and a box has fewer of them.
+		// Small files are copied: that is quicker than a mount, and a box has fewer of them.
 		if b, err := os.ReadFile(path); err == nil && len(b) <= maxCopied {
 			v.nodes[path] = node{path: path, kind: kindFile, source: string(b), mode: 0o444}
 		}
@@ -265,7 +264,7 @@ func (v *view) addHost(path string) {
 	}
 }
 
-const maxCopied = 128 << 10 // bytes
+const maxCopied = 4 << 10 // bytes
 
 // addPrivate adds what belongs to the box alone.
 func (v *view) addPrivate(who person) {
