@@ -315,6 +315,13 @@ func (w *walk) directory(l level, name string, c Change) error {
 		return errors.Join(w.add(c, place), closeIf(up))
 	}
 	defer up.Close() //nolint:errcheck // nothing was written
+	if why := closed(up); why != "" {
+		c.Kind, c.Refused = kindOf(c, Added), why
+		if c.low.Kind == subtree.Directory {
+			c.Kind = Mode
+		}
+		return w.add(c, place)
+	}
 	next.up = up
 	mark, _, err := up.Attr(attrOpaque)
 	if err != nil {
@@ -339,6 +346,10 @@ func (w *walk) directory(l level, name string, c Change) error {
 			return w.add(c, place)
 		}
 		defer next.low.Close() //nolint:errcheck // nothing was written
+		if why := closed(next.low); why != "" {
+			c.Kind, c.Refused = Mode, why
+			return w.add(c, place)
+		}
 		if (c.perm^c.low.Perm)&0o777 != 0 {
 			c.Kind = Mode
 			if w.done[c.Path] == begun {
@@ -352,6 +363,19 @@ func (w *walk) directory(l level, name string, c Change) error {
 		}
 	}
 	return w.dir(next)
+}
+
+// closed says why what is in d cannot be looked at, or "": one may be allowed to list
+// it and no more.
+func closed(d *subtree.Dir) string {
+	again, err := d.Again()
+	if err != nil {
+		return reason(err)
+	}
+	if err := again.Close(); err != nil {
+		return reason(err)
+	}
+	return ""
 }
 
 func closeIf(d *subtree.Dir) error {

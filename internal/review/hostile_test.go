@@ -225,3 +225,20 @@ func FuzzDone(f *testing.F) {
 		}
 	})
 }
+
+// A directory that its owner may only list does not keep the rest from being reviewed.
+func TestClosedDirectory(t *testing.T) {
+	r := begin(t, func(ws string) { fill(t, ws, "dir ro 755\nfile ro/x 644 x\ndir ro 555") })
+	fill(t, r.Upper, "dir d 755\nfile d/x 644 x\ndir d 600\nfile y 644 y\ndir ro 755\nfile ro/x 644 changed\nfile ro/y 644 y\ndir ro 555")
+	out, err := r.Apply(Selection{})
+	applied := 3
+	if os.Getuid() == 0 {
+		applied = 5 // who may look at everything sees what is in it
+	}
+	if err != nil || len(out.Applied) != applied || len(out.Applied)+2*len(out.Refused) != 5 {
+		t.Errorf("applied %srefused %s%v", describe(out.Applied), describe(out.Refused), err)
+	}
+	if i, err := os.Stat(r.Workspace + "/ro"); err != nil || i.Mode().Perm() != 0o555 {
+		t.Errorf("%v, %v", i, err)
+	}
+}

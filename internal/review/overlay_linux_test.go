@@ -65,6 +65,9 @@ func (o op) run(root string) {
 		_ = os.Symlink(o.To, path)
 	case "chmod":
 		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink == 0 {
+			if info.IsDir() {
+				o.Mode |= 0o500 // what cannot be looked at is refused
+			}
 			_ = unix.Chmod(path, o.Mode)
 		}
 	case "move":
@@ -149,7 +152,11 @@ func TestApplyIsDoing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		before, ops := genOps().Draw(rt, "before"), genOps().Draw(rt, "ops")
 		how := rapid.SampledFrom([]string{"at once", "in parts", "interrupted"}).Draw(rt, "how")
-		direct := t.TempDir()
+		direct, err := os.MkdirTemp(fast(), "direct")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer scrap(direct)
 		r := begin(t, func(ws string) {
 			for _, o := range before {
 				o.run(ws)
@@ -215,6 +222,17 @@ func applyClean(t *rapid.T, r *Review, s Selection) Outcome {
 		t.Fatalf("applying %q: %v\n%s%s%s", s.Paths, err, describe(out.Conflicts), describe(out.Held), describe(out.Refused))
 	}
 	return out
+}
+
+// scrap removes a tree in which directories may be closed.
+func scrap(dir string) {
+	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, _ error) error {
+		if d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
 }
 
 // cutJournal makes of an apply one that was interrupted before it noted what it did.

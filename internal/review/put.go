@@ -34,13 +34,46 @@ func (r *Review) temporary(path string) string {
 	return ".ringfence-" + r.ID + "-" + hex.EncodeToString(sum[:8])
 }
 
+// A spot is a directory of the workspace that can be written to until Close.
+type spot struct {
+	*subtree.Dir
+	perm   uint32
+	opened bool
+}
+
+// open lets the owner of d write to it. The box did the same to change what is in it.
+func open(d *subtree.Dir) (*spot, error) {
+	i, err := d.Self()
+	if err != nil {
+		return nil, err
+	}
+	s := &spot{Dir: d, perm: i.Perm, opened: i.Perm&0o300 != 0o300}
+	if s.opened {
+		err = d.ChmodSelf(i.Perm | 0o300)
+	}
+	return s, err
+}
+
+// Close gives the directory its permissions back.
+func (s *spot) Close() error {
+	var err error
+	if s.opened {
+		err = s.ChmodSelf(s.perm)
+	}
+	return errors.Join(err, s.Dir.Close())
+}
+
 // at opens the directory of the workspace that c belongs in, where temp is free.
-func (a *applier) at(c Change) (dir *subtree.Dir, name, temp string, err error) {
-	if dir, name, err = chain(a.low, c.Path); err != nil {
+func (a *applier) at(c Change) (dir *spot, name, temp string, err error) {
+	d, name, err := chain(a.low, c.Path)
+	if err != nil {
 		return nil, "", "", missing(err)
 	}
+	if dir, err = open(d); err != nil {
+		return nil, "", "", errors.Join(err, d.Close())
+	}
 	temp = a.r.temporary(c.Path)
-	if err = removeTree(dir, temp, 0); err != nil {
+	if err = removeTree(dir.Dir, temp, 0); err != nil {
 		return nil, "", "", errors.Join(err, dir.Close())
 	}
 	return dir, name, temp, nil
@@ -83,10 +116,10 @@ func (a *applier) makeDir(c Change) (err error) {
 	if err := dir.Mkdir(temp, c.mode()|0o700); err != nil {
 		return err
 	}
-	if err := a.owned(dir, temp, c); err != nil {
+	if err := a.owned(dir.Dir, temp, c); err != nil {
 		return errors.Join(err, dir.RemoveDir(temp))
 	}
-	if _, there, err := lookup(dir, name); err != nil || there {
+	if _, there, err := lookup(dir.Dir, name); err != nil || there {
 		if err == nil {
 			err = dir.Remove(name)
 		}
@@ -113,10 +146,10 @@ func (a *applier) put(c Change) (err error) {
 	if c.up.Kind == subtree.Link {
 		err = dir.Symlink(c.target, temp)
 	} else {
-		err = a.fill(dir, temp, c)
+		err = a.fill(dir.Dir, temp, c)
 	}
 	if err == nil {
-		err = a.owned(dir, temp, c)
+		err = a.owned(dir.Dir, temp, c)
 	}
 	if err == nil && c.up.Kind == subtree.File {
 		// Only now: a change of owner takes bits away, and a mode must not be given
@@ -124,7 +157,7 @@ func (a *applier) put(c Change) (err error) {
 		err = errors.Join(dir.Chmod(temp, c.mode()), dir.Touch(temp, c.up.Modified))
 	}
 	if err == nil && c.there && c.low.Kind == subtree.Directory {
-		err = discard(dir, name, a.r.temporary(c.Path+"/")) // no path ends so: a name of its own
+		err = discard(dir.Dir, name, a.r.temporary(c.Path+"/")) // no path ends so: a name of its own
 	}
 	if err == nil {
 		err = dir.Rename(temp, name)
@@ -181,7 +214,7 @@ func (a *applier) remove(c Change) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(discard(dir, name, temp), dir.Close())
+	return errors.Join(discard(dir.Dir, name, temp), dir.Close())
 }
 
 // discard removes name by way of temp.

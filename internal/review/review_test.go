@@ -25,7 +25,7 @@ func begin(t testing.TB, build func(ws string)) *Review {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(root) })
+	t.Cleanup(func() { scrap(root) })
 	ws := root + "/ws"
 	if err := errors.Join(os.Mkdir(ws, 0o755), os.WriteFile(root+"/outside", []byte("canary"), 0o600)); err != nil {
 		t.Fatal(err)
