@@ -29,7 +29,8 @@ type Case struct {
 	// Exit is how the box must end, as [sandbox.Exit.String] has it; "any" is any.
 	Exit string
 	// Needs is the layer without which a tier need not hold this, if its Report
-	// calls it missing or its Start refuses; "holds" stands for held names.
+	// calls it missing or its Start refuses; "holds" stands for held names. Honest
+	// work that needs a layer need not work in a box whose Report does not claim it.
 	Needs string
 	// Claimed is the layer without which, in its Report, a box is not judged.
 	Claimed string

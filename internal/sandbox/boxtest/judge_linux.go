@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long one box may take in all.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // programs are where the boxes look for them.
 var programs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/go/bin", "/usr/lib/go/bin"}
@@ -44,8 +44,6 @@ func (s *suite) one(ctx context.Context, r run) (o Outcome, err error) {
 			return o, nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	w, err := s.newWorld(ctx, r)
 	if err != nil {
 		return o, fmt.Errorf("%s: making its world: %w", o, err)
@@ -55,6 +53,8 @@ func (s *suite) one(ctx context.Context, r run) (o Outcome, err error) {
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", o, err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	knocked := w.knock(ctx, r, s.probe)
 	began := time.Now()
 	out, runErr := sandbox.Run(ctx, s.tier, spec, nil)
@@ -93,6 +93,9 @@ func (o *Outcome) settle(r run, w *world, out sandbox.Output, err error) {
 		o.Why = append(o.Why, "the Report claims "+strings.Join(lost, ", ")+", and this contradicts it")
 	}
 	o.Verdict = Broken
+	if r.Class == Harmless && r.Needs != "" && err == nil && !slices.Contains(claims(out.Report), r.Needs) {
+		o.Verdict = Missing // what honest work lacks is no confinement that a Spec needs
+	}
 	if r.Needs != "" && slices.ContainsFunc(out.Report.Missing, func(l string) bool { return l == r.Needs || strings.HasPrefix(l, r.Needs+"=") }) {
 		o.Verdict = Missing
 	}
@@ -142,6 +145,9 @@ func (r run) leaves(s sandbox.Spec) []string {
 	if s.Workspace.Mode != sandbox.ReadWrite {
 		return nil
 	}
+	if r.Script != "" {
+		return append(slices.Clone(r.Leaves), "rw/")
+	}
 	return r.Leaves
 }
 
@@ -171,7 +177,11 @@ func (s *suite) spec(r run, w *world) (sandbox.Spec, error) {
 		for _, name := range []string{"WS", "OUT", "RW", "RO", "MARK", "PROBE"} {
 			spec.Env = append(spec.Env, name+"="+w.vars[name])
 		}
-		spec.Env = append(spec.Env, "HOME=/tmp")
+		temp := "/tmp"
+		if r.place.Mode == sandbox.ReadWrite {
+			temp = w.path("rw")
+		}
+		spec.Env = append(spec.Env, "HOME="+temp, "TMPDIR="+temp)
 		spec.Argv = []string{"/bin/sh", "-c", r.Script}
 		return spec, nil
 	}

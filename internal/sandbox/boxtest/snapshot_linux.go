@@ -66,8 +66,8 @@ func (s snapshot) walk(dir *os.File, prefix string) error {
 	}
 	for _, name := range names {
 		rel := prefix + name
-		if rel == "bin" && strings.HasSuffix(dir.Name(), "/ro") {
-			continue // the probe's inode is that of other worlds too
+		if rel == "bin" && strings.HasSuffix(dir.Name(), "/ro") || rel == "setuid" {
+			continue // these inodes are those of other worlds too
 		}
 		e, err := entryOf(dir, name)
 		if err != nil {

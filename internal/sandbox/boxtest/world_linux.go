@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,10 @@ type world struct {
 	before       map[string]snapshot // of each tree
 }
 
+// nobody owns the workspace where a program must not be root, not even in its box,
+// and where boxes cannot map their user to another.
+const nobody = 65534
+
 func token(prefix string, n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never errs
@@ -49,7 +54,7 @@ func token(prefix string, n int) string {
 func (s *suite) newWorld(ctx context.Context, r run) (*world, error) {
 	w := &world{mark: token("bx", 5), secret: token("canary-", 12), before: map[string]snapshot{}}
 	w.root = filepath.Join(s.dir, w.mark)
-	err := w.makeTrees(r.World)
+	err := w.makeTrees(r.World, s.o.Image || slices.Contains(r.World, "owner"))
 	if err == nil {
 		err = errors.Join(os.Mkdir(w.path("ro/bin"), 0o755), os.Link(s.probe, w.path("ro/bin/"+w.mark)))
 	}
@@ -95,7 +100,7 @@ var laterFiles = []string{
 	"CLAUDE.md", "AGENTS.md", ".github/workflows/ci.yml", ".npmrc", ".pre-commit-config.yaml", ".gitattributes", ".gitmodules",
 }
 
-func (w *world) makeTrees(extra []string) error {
+func (w *world) makeTrees(extra []string, owned bool) error {
 	files := map[string]string{
 		"out/file": w.secret + "\n", "out/dir/secret": w.secret + "\n", "out/dir/sub/file": w.secret + "\n",
 		"out/home/.ssh/id_ed25519": w.secret + "\n", "out/home/.bashrc": "# " + w.secret + "\n",
@@ -128,6 +133,9 @@ func (w *world) makeTrees(extra []string) error {
 		makeAll(w.root, "run"), os.Chmod(w.path("ws/script"), 0o777), os.Chmod(w.path("out/home/.local/bin/x"), 0o777),
 		os.Symlink(w.path("out/file"), w.path("ws/link-file")), os.Symlink(w.path("out/dir"), w.path("ws/link-dir")),
 		os.Symlink("../out/file", w.path("ws/link-up")), os.Symlink("file", w.path("out/link")))
+	if owned && os.Getuid() == 0 {
+		err = errors.Join(err, chownAll(w.path("ws")), chownAll(w.path("rw")))
+	}
 	if slices.Contains(extra, "hardlink") {
 		err = errors.Join(err, os.Link(w.path("out/dir/secret"), w.path("ws/hard")))
 	}
@@ -136,6 +144,12 @@ func (w *world) makeTrees(extra []string) error {
 	}
 	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	return errors.Join(err, os.Chtimes(w.path("out/file"), old, old))
+}
+
+func chownAll(root string) error {
+	return filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(name, nobody, nobody))
+	})
 }
 
 // makeAll makes rel and what is above it in root, open to everybody.

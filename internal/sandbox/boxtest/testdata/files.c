@@ -13,6 +13,8 @@ static void act_read(char **a, int n)
 	if (fd < 0)
 		return tell(fd, a[0]);
 	ssize_t got = read(fd, buf, sizeof buf);
+	if (got == 0)
+		return say("empty", "%s", a[0]);
 	show(buf, got, a[0]);
 }
 

@@ -29,8 +29,10 @@ static void act_signals(char **a, int n)
 	tell(syscall(SYS_tkill, pid, SIGTERM), "tkill");
 	tell(syscall(SYS_tgkill, pid, pid, SIGTERM), "tgkill");
 	tell(syscall(SYS_rt_sigqueueinfo, pid, SIGTERM, &info), "rt_sigqueueinfo");
-	int fd = open("/dev/null", O_RDONLY);
-	tell(fcntl(fd, F_SETOWN, pid), "F_SETOWN");
+	// A signal that comes with input: whether it came is for the one who gets it to say.
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && fcntl(pair[0], F_SETOWN, pid) == 0 && fcntl(pair[0], F_SETFL, O_ASYNC) == 0)
+		(void)!write(pair[1], "x", 1);
 }
 
 static void act_pidfd(char **a, int n)
