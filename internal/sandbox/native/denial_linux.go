@@ -58,9 +58,10 @@ func (b *box) explain(u cgroup.Usage) {
 	if !status.Signaled() {
 		sig = status.ExitStatus() - 128 // as shells say it of what they ran
 	}
+	// The limit counts in ticks of the clock, and what is used is measured: they differ.
 	used := time.Duration(b.ended.micros) * time.Microsecond
 	switch {
-	case l.CPU != sandbox.Unlimited && (sig == int(unix.SIGXCPU) || sig == int(unix.SIGKILL) && used >= l.CPU*9/10 && u.OOMKills <= 0):
+	case l.CPU != sandbox.Unlimited && (sig == int(unix.SIGXCPU) || sig == int(unix.SIGKILL) && used >= l.CPU*3/4 && u.OOMKills <= 0):
 		b.keep(sandbox.Denial{Op: "cpu", Object: "the program", Rule: fmt.Sprintf("a process has %v of processor time", l.CPU), Fix: "--profile agent", Count: 1})
 	case l.AddressSpace != sandbox.Unlimited && slices.Contains([]int{int(unix.SIGABRT), int(unix.SIGTRAP), int(unix.SIGSEGV), int(unix.SIGILL)}, sig):
 		b.keep(sandbox.Denial{
