@@ -130,7 +130,7 @@ func TestConfirm(t *testing.T) {
 // comes after; what lives is left alone.
 func TestOwnerDies(t *testing.T) {
 	if os.Getenv("CONTAINER_TEST_OWNER") != "" {
-		tier := New(Options{Socket: os.Getenv("OWNER_SOCKET"), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: os.Getenv("OWNER_HOME"), Init: os.Getenv("OWNER_INIT")})
+		tier := New(Options{Socket: os.Getenv("OWNER_SOCKET"), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: os.Getenv("OWNER_HOME"), Init: os.Getenv("OWNER_INIT"), Dir: os.Getenv("OWNER_DIR")})
 		if _, err := tier.Start(context.Background(), sh("sleep 1000")); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestOwnerDies(t *testing.T) {
 			tier := New(tier.o)
 			tier.o.Dir = t.TempDir()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestOwnerDies$")
-			cmd.Env = append(os.Environ(), "CONTAINER_TEST_OWNER=1", "OWNER_SOCKET="+tier.o.Socket, "OWNER_HOME="+tier.o.Home, "OWNER_INIT="+tier.o.Init)
+			cmd.Env = append(os.Environ(), "CONTAINER_TEST_OWNER=1", "OWNER_SOCKET="+tier.o.Socket, "OWNER_HOME="+tier.o.Home, "OWNER_INIT="+tier.o.Init, "OWNER_DIR="+tier.o.Dir)
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
