@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/review"
 	"ringfence/internal/sys/paths"
@@ -210,12 +212,15 @@ func newReviewApply(s *streams) *cobra.Command {
 		Example:     "  ringfence review apply r-abc234\n  ringfence review apply r-abc234 src .envrc",
 		Args:        cobra.ArbitraryArgs,
 		Annotations: exits(status{codeFailed, "something was not applied: a conflict, a file that runs later, or one that cannot be"}),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			r, paths, err := opened(args)
 			if err != nil {
 				return err
 			}
 			sel.Paths = paths
+			if err := recordReview(c.Context(), r, "apply", sel); err != nil {
+				return errors.Join(err, r.Close())
+			}
 			out, err := r.Apply(sel)
 			if err == nil && out.Left == 0 {
 				err = r.Remove()
@@ -233,6 +238,15 @@ func newReviewApply(s *streams) *cobra.Command {
 	c.Flags().BoolVar(&sel.RunsLater, "with-runs-later", false, "also files that this machine runs or obeys later")
 	c.Flags().BoolVar(&sel.Force, "force", false, "overwrite what was changed outside")
 	return c
+}
+
+// recordReview puts on record what is about to be done.
+func recordReview(ctx context.Context, r *review.Review, action string, sel review.Selection) error {
+	return with(ctx, connect, func(e *api.Client) error {
+		return e.RecordReview(ctx, api.ReviewRecord{
+			Review: r.ID, Session: r.Session, Workspace: r.Workspace, Action: action, Paths: sel.Paths, RunsLater: sel.RunsLater, Force: sel.Force,
+		})
+	})
 }
 
 func outcomeView(r *review.Review, o review.Outcome) any {
@@ -278,10 +292,13 @@ func newReviewDiscard(s *streams) *cobra.Command {
 		Use:   "discard [ID [PATH…]]",
 		Short: "Give up what the box changed, all or some of it",
 		Args:  cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			r, paths, err := opened(args)
 			if err != nil {
 				return err
+			}
+			if err := recordReview(c.Context(), r, "discard", review.Selection{Paths: paths}); err != nil {
+				return errors.Join(err, r.Close())
 			}
 			if len(paths) == 0 { // also where the changes cannot be read
 				if err := errors.Join(r.Remove(), r.Close()); err != nil {

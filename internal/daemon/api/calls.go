@@ -68,6 +68,12 @@ func (c *Client) ToolsPin(ctx context.Context, r PinRequest) (ToolPin, error) {
 	return p, c.do(ctx, methodToolsPin, r, &p)
 }
 
+// RecordReview puts on record what is about to be done with what a box changed. On
+// error it must not be done; ErrRefused says that another person must do it.
+func (c *Client) RecordReview(ctx context.Context, r ReviewRecord) error {
+	return c.do(ctx, methodReview, r, nil)
+}
+
 // LedgerEntries passes entries to each, oldest first, as they are stored.
 func (c *Client) LedgerEntries(ctx context.Context, q LedgerQuery, each func(entry json.RawMessage) error) error {
 	return c.stream(ctx, methodLedgerEntries, q, func(r reply) error { return each(r.body) })

@@ -42,6 +42,7 @@ var methods = map[string]method{
 	methodToolsList:      with(toolsList),
 	methodToolsReview:    with(toolsReview),
 	methodToolsPin:       with(toolsPin),
+	methodReview:         with(recordReview),
 	methodLedgerEntries:  with(ledgerEntries),
 	methodLedgerExport:   with(ledgerExport),
 	methodLedgerVerify:   with(ledgerVerify),
@@ -205,6 +206,10 @@ func toolsReview(r *request, h Handler, p ToolQuery) (result, error) {
 
 func toolsPin(r *request, h Handler, p PinRequest) (result, error) {
 	return valued(h.ToolsPin(r.ctx, r.conn.caller, p))
+}
+
+func recordReview(r *request, h Handler, p ReviewRecord) (result, error) {
+	return result{}, h.RecordReview(r.ctx, r.conn.caller, p)
 }
 
 func ledgerEntries(r *request, h Handler, p LedgerQuery) (result, error) {

@@ -65,6 +65,8 @@ func (f *fake) RecordBox(_ context.Context, _ Caller, _ string, b BoxRecord) err
 	return nil
 }
 
+func (f *fake) RecordReview(context.Context, Caller, ReviewRecord) error { return nil }
+
 func (f *fake) Gone(_ Caller, owned []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -67,6 +67,9 @@ type Tools interface {
 	ToolsList(ctx context.Context, c Caller, q ToolQuery) ([]ToolPin, error)
 	ToolsReview(ctx context.Context, c Caller, q ToolQuery) ([]ToolPin, error)
 	ToolsPin(ctx context.Context, c Caller, r PinRequest) (ToolPin, error)
+	// RecordReview puts on record, on disk, what a person is about to do with what a
+	// box changed. Who waits for an answer of that person is refused.
+	RecordReview(ctx context.Context, c Caller, r ReviewRecord) error
 }
 
 // Record reads the ledger.

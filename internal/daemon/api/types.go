@@ -152,6 +152,17 @@ type PinRequest struct {
 	Approve bool   `json:"approve"`
 }
 
+// A ReviewRecord is what a person does with what a box changed.
+type ReviewRecord struct {
+	Review    string   `json:"review"`
+	Session   string   `json:"session,omitempty"` // that made the changes
+	Workspace string   `json:"workspace"`
+	Action    string   `json:"action"`          // "apply" or "discard"
+	Paths     []string `json:"paths,omitempty"` // none: all
+	RunsLater bool     `json:"runs_later,omitempty"`
+	Force     bool     `json:"force,omitempty"`
+}
+
 // A LedgerQuery selects entries; empty parts select all.
 type LedgerQuery struct {
 	Session string `json:"session,omitempty"`
