@@ -24,11 +24,11 @@ import (
 
 // The test binary is also what runs in the boxes of these tests: with the word
 // "program" it confines itself and executes the rest of its arguments, with "ops" it
-// issues the calls that it reads, with "flip" and "flood" it attacks.
+// issues the calls that it reads, with "flip" and "flood" it attacks, with "measure" and "small" it is measured.
 const nobody = 65534
 
 func TestMain(m *testing.M) {
-	modes := map[string]func(args []string) error{"program": program, "ops": runOps, "flip": flip, "flood": flood}
+	modes := map[string]func(args []string) error{"program": program, "ops": runOps, "flip": flip, "flood": flood, "measure": measure, "small": small}
 	if len(os.Args) > 1 && modes[os.Args[1]] != nil {
 		if err := modes[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
@@ -64,7 +64,7 @@ func asNobody() int {
 
 // A box is a program under hold.
 type box struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string // what it may change by itself
 	ws      string // what is held
 	options Options
@@ -76,7 +76,7 @@ type box struct {
 	births  []string
 }
 
-func newBox(t *testing.T) *box {
+func newBox(t testing.TB) *box {
 	t.Helper()
 	top, err := os.MkdirTemp("", "hold")
 	if err != nil {

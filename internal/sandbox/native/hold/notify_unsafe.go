@@ -3,6 +3,7 @@
 package hold
 
 import (
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -53,23 +54,45 @@ func receive(listener int, n *notification) unix.Errno {
 	return e
 }
 
+// send answers. A signal may come between.
 func send(listener int, r *response) unix.Errno {
-	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
-	return e
+	for {
+		_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
+		if e != unix.EINTR {
+			return e
+		}
+	}
 }
 
 // stillWaits reports whether the thread behind id waits for its answer, so that
 // what was read by its number was read of it.
 func stillWaits(listener int, id uint64) bool {
-	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), ioctlIDValid, uintptr(unsafe.Pointer(&id)))
-	return e == 0
+	for {
+		_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), ioctlIDValid, uintptr(unsafe.Pointer(&id)))
+		if e != unix.EINTR {
+			return e == 0
+		}
+	}
 }
 
 // give answers with a descriptor: that of ours, in the table of the thread that
-// waits (Linux 5.14).
+// waits (Linux 5.14). A signal that came while the kernel waits for that thread
+// would have it return 0 in place of the descriptor (kernel/seccomp.c,
+// seccomp_notify_addfd: the request is taken back, the reply is not), so none may.
 func give(listener int, a *addition) unix.Errno {
 	a.flags = unix.SECCOMP_ADDFD_FLAG_SEND
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		return unix.EPERM
+	}
 	_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlAddFD, uintptr(unsafe.Pointer(a)))
+	// It cannot fail: the mask is one that the kernel gave.
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	return e
 }
 

@@ -92,6 +92,25 @@ wait; echo x > f; cat f; echo 8`,
 	}
 }
 
+// TestSignalled: signals to the supervisor change no answer.
+func TestSignalled(t *testing.T) {
+	var over atomic.Bool
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for !over.Load() {
+			_ = unix.Kill(os.Getpid(), unix.SIGURG) // the runtime of Go sends it too, and ignores it
+		}
+	})
+	b := newBox(t)
+	out, err := b.run("", "/proc/self/exe", "small")
+	over.Store(true)
+	sending.Wait()
+	if err != nil {
+		t.Error(err, out)
+	}
+	b.outside("test $(find . -type f -size 2 | wc -l) = 5000")
+}
+
 // TestEnd: when the context has ended, nothing more is done for anybody.
 func TestEnd(t *testing.T) {
 	b := newBox(t)
