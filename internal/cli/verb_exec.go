@@ -211,23 +211,10 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	if err != nil {
 		return s, fmt.Errorf("finding a path: %w", err)
 	}
-	switch s.Profile {
-	case sandbox.ProfileCommand:
-		s.Workspace.Mode = sandbox.ReadOnly
-	case sandbox.ProfileAgent, sandbox.ProfileServer:
-		s.Workspace.Mode = sandbox.ReadWrite
-	case sandbox.ProfileCode:
+	switch s.Workspace.Mode = s.Profile.Workspace(); s.Profile {
+	case sandbox.ProfileCommand, sandbox.ProfileAgent, sandbox.ProfileServer, sandbox.ProfileCode:
 	default:
 		return s, &exitError{code: codeUsage, err: fmt.Errorf("no profile %q; there are command, agent, server and code", f.profile)}
-	}
-	if f.review {
-		s.Workspace.Mode = sandbox.ReadWrite // of what is kept apart
-		if s.Profile == sandbox.ProfileCode {
-			return s, &exitError{code: codeUsage, err: errors.New("a box of profile code has no workspace to review")}
-		}
-		if s.Workspace.Path, err = filepath.EvalSymlinks(s.Workspace.Path); err != nil {
-			return s, fmt.Errorf("finding the workspace: %w", err)
-		}
 	}
 	switch f.net {
 	case "none":

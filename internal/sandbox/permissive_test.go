@@ -62,3 +62,16 @@ func TestPermissive(t *testing.T) {
 		t.Errorf("probe: %v, %v", r, err)
 	}
 }
+
+func TestProfileWorkspace(t *testing.T) {
+	for p, want := range map[Profile]Mode{
+		ProfileAgent: ReadWrite, ProfileServer: ReadWrite, ProfileCode: NoAccess, "other": NoAccess,
+	} {
+		if got := p.Workspace(); got != want {
+			t.Errorf("%s: %q, want %q", p, got, want)
+		}
+	}
+	if Profile("").Workspace() != ProfileCommand.Workspace() || ProfileCommand.Workspace() == NoAccess {
+		t.Error("the zero profile is no command")
+	}
+}
