@@ -58,6 +58,7 @@ func (b *box) live(ctx context.Context) {
 	b.life.cut()
 	removed := b.engine.removeAnyway(ctx, b.id)
 	gone := errors.Join(b.life.gone(), os.RemoveAll(b.dir))
+	shut(b.stdin) // nobody reads it any more
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused = refused
