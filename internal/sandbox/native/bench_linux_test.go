@@ -21,7 +21,7 @@ func BenchmarkTrue(b *testing.B) {
 		}
 		bare = append(bare, time.Since(t))
 		t = time.Now()
-		box, err := Tier{}.Start(b.Context(), s)
+		box, err := full().Start(b.Context(), s)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -31,6 +31,7 @@ type box struct {
 	killing sync.Mutex // held while processes are ended by their numbers; before mu
 	gone    bool       // the stage was reaped: its number may be somebody else's
 
+	exe    string // what the stage is started from
 	stage  *os.Process
 	state  *os.ProcessState // set before reaped is closed
 	reaped chan struct{}    // the stage is gone, and with it the box
@@ -44,8 +45,11 @@ type box struct {
 	err     error
 }
 
-func newBox(s sandbox.Spec) *box {
-	return &box{bounds: s.Bounds(), program: -1, ids: ids{lock: -1}, reaped: make(chan struct{}), done: make(chan struct{})}
+func newBox(s sandbox.Spec, exe string) *box {
+	if exe == "" {
+		exe = self
+	}
+	return &box{bounds: s.Bounds(), program: -1, ids: ids{lock: -1}, exe: exe, reaped: make(chan struct{}), done: make(chan struct{})}
 }
 
 // live starts the stage and waits for its end, on one thread. What a plain stage that
@@ -53,7 +57,7 @@ func newBox(s sandbox.Spec) *box {
 func (b *box) live(attr *os.ProcAttr, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	p, err := os.StartProcess(self, []string{stageName}, attr)
+	p, err := os.StartProcess(b.exe, []string{stageName}, attr)
 	b.stage = p
 	started <- err
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // sides, in a build that succeeds.
 func stepsOf(t *testing.T, plain bool, s sandbox.Spec) []string {
 	t.Helper()
-	b := &builder{spec: s, plain: plain, because: errInjected, box: newBox(s)}
+	b := &builder{spec: s, plain: plain, because: errInjected, box: newBox(s, kinds["full"].fault.stage)}
 	b.box.plain = plain
 	if err := b.build(t.Context()); err != nil {
 		t.Fatal(err)

@@ -193,7 +193,7 @@ func TestWorkspaceBeneathVarTmp(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(ws) })
-		out, err := sandbox.Run(t.Context(), Tier{}, sandbox.Spec{
+		out, err := sandbox.Run(t.Context(), full(), sandbox.Spec{
 			Argv: []string{"/bin/sh", "-c", "pwd"}, Workspace: sandbox.Workspace{Path: ws, Mode: sandbox.ReadOnly},
 		}, nil)
 		if err != nil || string(out.Stdout) != ws+"\n" {

@@ -44,7 +44,7 @@ type Tier struct {
 type fault struct {
 	at    string // the name of the step that fails
 	plain bool   // as if there were no user namespaces
-	user  bool   // as if an ordinary user had started us
+	stage string // another program as the stage
 }
 
 var _ sandbox.Tier = Tier{}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	// All temporary files are in one directory, so that those left behind show.
 	dir, err := os.MkdirTemp("", "native-")
 	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir))
+		err = errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir), setStage(dir))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,6 +73,27 @@ func again() int {
 // kinds are the two kinds of boxes.
 var kinds = map[string]Tier{"full": {}, "plain": {fault: fault{plain: true}}}
 
+func full() Tier { return kinds["full"] }
+
+// setStage gives boxes a stage that can be one. This program cannot where it was built
+// with cgo, as for the race detector: see decision 0004.
+func setStage(dir string) error {
+	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); e != unix.ENOTSUP {
+		return nil
+	}
+	exe := filepath.Join(dir, "stage")
+	build := exec.Command("go", "build", "-o", exe, "ringfence/cmd/ringfence")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building a stage: %w: %s", err, out)
+	}
+	for name, tier := range kinds {
+		tier.fault.stage = exe
+		kinds[name] = tier
+	}
+	return nil
+}
+
 func sh(script string) sandbox.Spec {
 	return sandbox.Spec{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}
 }
@@ -103,7 +124,7 @@ func TestReportIsWhatTheProgramSees(t *testing.T) {
 		sandbox.LayerLandlock, sandbox.LayerSeccomp, sandbox.LayerNoNewPrivileges, sandbox.LayerNoCapabilities, sandbox.LayerRlimits,
 	}
 	script := `grep -E '^(Seccomp|NoNewPrivs|Cap...):' /proc/self/status | tr -d '\n\t'; for n in user mnt pid net ipc uts cgroup; do readlink /proc/self/ns/$n; done`
-	out := run(t, Tier{}, sh(script), "")
+	out := run(t, full(), sh(script), "")
 	if !out.Report.Complete() || out.Report.Tier != TierName {
 		t.Errorf("%v", out.Report)
 	}
@@ -163,15 +184,15 @@ func TestProcessesAreCountedByBox(t *testing.T) {
 	other.Limits.Processes = 10
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	b, err := Tier{}.Start(ctx, s)
+	b, err := full().Start(ctx, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Kill()
-	if out := run(t, Tier{}, other, ""); string(out.Stdout) != "ok\n" {
+	if out := run(t, full(), other, ""); string(out.Stdout) != "ok\n" {
 		t.Errorf("beside a full box: %q %q", out.Stdout, out.Stderr)
 	}
-	out := run(t, Tier{}, func() sandbox.Spec {
+	out := run(t, full(), func() sandbox.Spec {
 		s := sh(`i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; echo all`)
 		s.Limits.Processes = 30
 		return s
@@ -196,7 +217,7 @@ func TestLimitsAreExplained(t *testing.T) {
 	} {
 		s := sh(c.script)
 		c.change(&s.Limits)
-		b, err := Tier{}.Start(t.Context(), s)
+		b, err := full().Start(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +270,7 @@ func TestArgumentsAreBytes(t *testing.T) {
 	s := sh(`printf %s "$1" "$V"`)
 	s.Argv = append(s.Argv, "sh", arg)
 	s.Env = append(s.Env, "V="+arg)
-	if out := run(t, Tier{}, s, ""); string(out.Stdout) != arg+arg {
+	if out := run(t, full(), s, ""); string(out.Stdout) != arg+arg {
 		t.Errorf("%q", out.Stdout)
 	}
 }
@@ -291,7 +312,7 @@ func TestStartErrors(t *testing.T) {
 		"writable root":     {t.Context(), with(func(s *sandbox.Spec) { s.ReadWrite = []string{"/"} }), sandbox.ErrNotBuilt, "name the directories"},
 		"another's devices": {t.Context(), with(func(s *sandbox.Spec) { s.ReadOnly = []string{"/dev"} }), sandbox.ErrNotBuilt, "its own /dev"},
 	} {
-		b, err := Tier{}.Start(c.ctx, c.spec)
+		b, err := full().Start(c.ctx, c.spec)
 		if err == nil {
 			b.Kill()
 		}
@@ -325,7 +346,7 @@ func TestExits(t *testing.T) {
 	for range 4 {
 		go func() {
 			for script := range scripts {
-				out, err := sandbox.Run(t.Context(), Tier{}, sh(script), nil)
+				out, err := sandbox.Run(t.Context(), full(), sh(script), nil)
 				if err != nil || out.Exit != wants[script] {
 					t.Errorf("%s: %v %v", script, out.Exit, err)
 				}
@@ -378,7 +399,7 @@ func TestConfirm(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	s := sh(`head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2; echo end >&2`)
 	s.Limits.Output = 1 << 20
-	out := run(t, Tier{}, s, "")
+	out := run(t, full(), s, "")
 	if len(out.Stdout) != 1<<20 || len(out.Stderr) != 1<<20 || out.Dropped != 3000000+2000004-2<<20 || out.Exit.Status() != 0 {
 		t.Errorf("%d, %d, dropped %d, %v", len(out.Stdout), len(out.Stderr), out.Dropped, out.Exit)
 	}
@@ -391,7 +412,7 @@ func TestStreamsOfTheCaller(t *testing.T) {
 	}
 	s := sh("echo out; echo err >&2")
 	s.Stdout, s.Stderr = w, w
-	out := run(t, Tier{}, s, "")
+	out := run(t, full(), s, "")
 	w.Close()
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(r); err != nil || b.String() != "out\nerr\n" || len(out.Stdout) != 0 || len(out.Stderr) != 0 {
@@ -411,8 +432,31 @@ func TestProbe(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "no box") {
 		t.Errorf("without a box: %s %v", out, err)
 	}
-	tier := Tier{fault: fault{at: "kernel"}}
+	tier := full()
+	tier.fault.at = "kernel"
 	if _, err := tier.Probe(t.Context()); err == nil {
 		t.Error("a probe of a box that cannot be built says nothing")
+	}
+}
+
+// A program of ours that others may not execute is a stage all the same.
+func TestStageOfOurOwn(t *testing.T) {
+	exe := filepath.Join(dir(t), "stage")
+	from := full().fault.stage
+	if from == "" {
+		from = self
+	}
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(exe, b, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, tier := range kinds {
+		tier.fault.stage = exe
+		if out := run(t, tier, sh("id -u"), ""); string(out.Stdout) != fmt.Sprintln(os.Getuid()) {
+			t.Errorf("%s: %q %q", kind, out.Stdout, out.Stderr)
+		}
 	}
 }

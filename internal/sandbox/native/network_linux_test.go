@@ -76,7 +76,7 @@ func TestWayOut(t *testing.T) {
 		Argv: []string{"/usr/bin/python3", "-c", dialer, way, other, "@" + d, "22"}, Profile: sandbox.ProfileAgent,
 		Network: sandbox.NetworkPolicy, Egress: way,
 	}
-	out := run(t, Tier{}, s, "")
+	out := run(t, full(), s, "")
 	if want := "outside\nNo such file or directory\nConnection refused\nConnection refused\nloopback\n"; string(out.Stdout) != want {
 		t.Errorf("%q %q, want %q", out.Stdout, out.Stderr, want)
 	}
@@ -109,7 +109,7 @@ func TestRootIsSomebodyElse(t *testing.T) {
 		s.Workspace = sandbox.Workspace{Path: d, Mode: sandbox.ReadWrite}
 		seen := map[string]bool{}
 		for range 2 {
-			out := run(t, Tier{}, s, "")
+			out := run(t, full(), s, "")
 			want := fmt.Sprintf("%d\n%[1]d\n%[1]d\n%[1]d %[1]d\n%[1]d %[1]d\n 0 ", owner)
 			rest, ok := strings.CutPrefix(string(out.Stdout), want)
 			outer, size, _ := strings.Cut(rest, " ")
@@ -151,7 +151,7 @@ func TestWorkspaceThatCannotBeMapped(t *testing.T) {
 	}
 	s := sh("true")
 	s.Workspace = sandbox.Workspace{Path: d + "/ws", Mode: sandbox.ReadWrite}
-	b, err := Tier{}.Start(t.Context(), s)
+	b, err := full().Start(t.Context(), s)
 	if err == nil {
 		b.Kill()
 	}
@@ -159,7 +159,7 @@ func TestWorkspaceThatCannotBeMapped(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	s.Workspace.Mode = sandbox.ReadOnly // of which nothing has to stay
-	if out := run(t, Tier{}, s, ""); out.Exit.Status() != 0 {
+	if out := run(t, full(), s, ""); out.Exit.Status() != 0 {
 		t.Errorf("%v", out.Exit)
 	}
 	if err := unix.Unmount(d+"/ws", 0); err != nil {

@@ -67,7 +67,7 @@ func TestNoTerminal(t *testing.T) {
 	defer null.Close()
 	s := sh("tty; (: </dev/tty) 2>/dev/null || echo none")
 	s.Stdin = null
-	if out := run(t, Tier{}, s, ""); string(out.Stdout) != "not a tty\nnone\n" {
+	if out := run(t, full(), s, ""); string(out.Stdout) != "not a tty\nnone\n" {
 		t.Errorf("%q", out.Stdout)
 	}
 }

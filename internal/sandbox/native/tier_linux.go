@@ -44,11 +44,11 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	if err := s.Validate(sandbox.Overlays); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
-	b := &builder{spec: s, fault: t.fault, box: newBox(s)}
+	b := &builder{spec: s, fault: t.fault, box: newBox(s, t.fault.stage)}
 	err := b.build(ctx)
 	if errors.Is(err, errNoUserNamespaces) {
 		because := err
-		b = &builder{spec: s, fault: t.fault, plain: true, because: because, box: newBox(s)}
+		b = &builder{spec: s, fault: t.fault, plain: true, because: because, box: newBox(s, t.fault.stage)}
 		b.box.plain = true
 		err = b.build(ctx)
 	}
@@ -179,7 +179,7 @@ func (b *builder) takeIDs() (err error) {
 		// The stage executes our program as the user that it becomes. If that one may
 		// not, it becomes so later, which takes longer.
 		var st unix.Stat_t
-		if err := unix.Stat(self, &st); err != nil {
+		if err := unix.Stat(b.box.exe, &st); err != nil {
 			return err
 		}
 		b.become = st.Mode&0o001 == 0
@@ -323,69 +323,6 @@ func (b *builder) openGroup() error {
 	return nil
 }
 
-// mountOutside makes the mounts that the stage cannot make: those whose files must
-// keep their owners although the box runs as somebody else.
-func (b *builder) mountOutside() error {
-	if b.ids.outer < 0 {
-		return nil
-	}
-	ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", b.box.stage.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(ns)
-	for i := range b.plan.nodes {
-		n := &b.plan.nodes[i]
-		if n.kind != kindBind || !n.mapped {
-			continue
-		}
-		tree, err := mapped(*n, ns)
-		if err != nil {
-			return err
-		}
-		n.fd = b.sendMount(tree)
-		layers, err := mapLayers(*n, ns)
-		if err != nil {
-			return err
-		}
-		if layers >= 0 {
-			n.layers = b.sendMount(layers)
-		}
-	}
-	return nil
-}
-
-// sendMount has a mount sent with the plan, and returns its number there.
-func (b *builder) sendMount(fd int) int {
-	b.own = append(b.own, fd)
-	b.fds = append(b.fds, fd)
-	b.plan.mounts++
-	return b.plan.mounts
-}
-
-// mapped returns a copy of a tree in which the owners of files are those of the user
-// namespace behind ns. A file system that cannot do that is an error where the box may
-// write; where it only reads, the owners then look like nobody, and what only they may
-// read stays closed.
-func mapped(n node, ns int) (int, error) {
-	fd, err := cloneTree(n.source)
-	if err != nil {
-		return -1, fmt.Errorf("%s: %w", n.source, err)
-	}
-	attr := unix.MountAttr{Attr_set: n.attributes() | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns)}
-	err = restrict(fd, attr)
-	if err != nil && !n.write {
-		attr = unix.MountAttr{Attr_set: n.attributes()}
-		err = restrict(fd, attr)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("%s: its file system, or one mounted in it, does not let the owners of files be mapped: %w; "+
-			"run ringfence as the user who owns it, or move it to ext4, xfs, btrfs or tmpfs", n.source, err)
-	}
-	return fd, nil
-}
-
 // release closes what the stage has received.
 func (b *builder) release() {
 	for _, f := range b.theirs {
@@ -430,43 +367,6 @@ func (b *builder) lost(err error) error {
 	b.box.end()
 	<-b.box.reaped
 	return fmt.Errorf("the stage ended (%v)%s", b.box.state, b.box.words())
-}
-
-// A stageError is what a stage reports. It unwraps to the error number of the kernel.
-type stageError struct {
-	text  string
-	errno syscall.Errno
-}
-
-func (e *stageError) Error() string { return e.text }
-
-func (e *stageError) Unwrap() error {
-	if e.errno == 0 {
-		return nil
-	}
-	return e.errno
-}
-
-// stageFailure makes an error of a frame: that the program is not there, or that its
-// box is not.
-func stageFailure(payload []byte, s sandbox.Spec) error {
-	var f failure
-	if err := decode(payload, &f); err != nil {
-		return fmt.Errorf("reading what the stage reports: %w", err)
-	}
-	err := &stageError{f.text, syscall.Errno(f.errno)}
-	if f.step == stepExec {
-		switch err.errno {
-		case unix.ENOENT, unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.EPERM, unix.ELIBBAD:
-			return fmt.Errorf("%w: %s: %w", sandbox.ErrNotFound, s.Argv[0], err)
-		}
-	}
-	if (f.step == stepFirstMount || f.step == stepProc) && (err.errno == unix.EPERM || err.errno == unix.EACCES) {
-		// They can be made, and nothing can be done in them: AppArmor does that. Or a
-		// container hides parts of /proc: then nobody in it mounts another.
-		return fmt.Errorf("%w: %w: %w", sandbox.ErrNotBuilt, errNoUserNamespaces, err)
-	}
-	return notBuilt(f.step, err)
 }
 
 // confirm asks who wanted the box whether it may go on.
