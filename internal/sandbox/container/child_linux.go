@@ -41,10 +41,10 @@ const (
 	maxAccount  = 4 << 20
 )
 
-// Child runs this process as a part of a container, and does not return, if args
-// (those of the process, with its name) say that it is one. main calls it before
-// anything else.
-func Child(args []string) {
+// Child runs this process as a part of a container, and does not return, if its
+// arguments say that it is one. main calls it before anything else.
+func Child() {
+	args := os.Args
 	if len(args) < 2 {
 		return
 	}

@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	container.Child(os.Args)
+	container.Child()
 	os.Exit(125)
 }
