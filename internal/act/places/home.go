@@ -18,3 +18,17 @@ func (r Roots) InHome() iter.Seq2[string, Class] {
 		}
 	}
 }
+
+// CredentialsIn yields where credentials usually are beneath the path p, whether they
+// exist or not. p itself is never among them: who names a place of credentials wants it.
+func (r Roots) CredentialsIn(p string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, in := range []iter.Seq2[string, Class]{r.Fixed(p), r.InHome()} {
+			for name, class := range in {
+				if class == Credentials && name != p && Beneath(name, p) && !yield(name) {
+					return
+				}
+			}
+		}
+	}
+}

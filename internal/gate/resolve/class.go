@@ -22,7 +22,7 @@ const (
 func beneath(p, dir string) bool { return places.Beneath(p, dir) }
 
 // classOfPath returns the class of p for an effect of kind k, "" for none. A
-// workspace that lies in our home is the session's, not our state.
+// workspace that a session keeps in our home is the session's, not our state.
 //
 // An effect on everything beneath p has the class of what there is beneath p in
 // fixed places, credentials before all else; a move, and a change of everything beneath p, has the class of
@@ -30,7 +30,7 @@ func beneath(p, dir string) bool { return places.Beneath(p, dir) }
 func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 	whole := tree || k == act.Move || k == act.Delete
 	for _, s := range v.OwnState {
-		if beneath(p, s) && !(beneath(v.Workspace, s) && beneath(p, v.Workspace)) || whole && beneath(s, p) {
+		if beneath(p, s) && !(kept(v.Workspace, s) && beneath(p, v.Workspace)) || whole && beneath(s, p) {
 			return classOwn
 		}
 	}
@@ -44,6 +44,14 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 		}
 	}
 	return c
+}
+
+// kept reports whether a workspace is one that a session keeps in our home: a directory
+// in that of the session. Any other place there, the home itself among them, stays ours
+// when somebody works in it.
+func kept(workspace, home string) bool {
+	rest, ok := strings.CutPrefix(workspace, home+"/sessions/")
+	return ok && strings.Contains(rest, "/")
 }
 
 // classOfName looks p up in the table of places; with whole, as a directory of

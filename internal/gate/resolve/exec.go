@@ -3,14 +3,12 @@ package resolve
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"ringfence/internal/act"
-	"ringfence/internal/act/places"
 	"ringfence/internal/act/strictjson"
 )
 
@@ -140,14 +138,9 @@ func (v View) hiddenBeneath(p string) []string {
 			hide = append(hide, s)
 		}
 	}
-	for _, table := range []iter.Seq2[string, places.Class]{v.roots().Fixed(p), v.roots().InHome()} {
-		for name, class := range table {
-			if string(class) != classCredentials || name == p || !beneath(name, p) {
-				continue
-			}
-			if _, err := os.Lstat(name); err == nil {
-				hide = append(hide, name)
-			}
+	for name := range v.roots().CredentialsIn(p) {
+		if _, err := os.Lstat(name); err == nil {
+			hide = append(hide, name)
 		}
 	}
 	return hide
