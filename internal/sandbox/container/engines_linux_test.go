@@ -26,11 +26,15 @@ func engines(t testing.TB) map[string]*Tier {
 	return found
 }
 
+// initDir is where the init was built, "" if none was.
+var initDir string
+
 var buildInit = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ringfence-init-")
 	if err != nil {
 		return "", err
 	}
+	initDir = dir
 	path := filepath.Join(dir, "init")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "./testdata/init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -52,8 +56,8 @@ func testInit(t testing.TB) string {
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if path, err := buildInit(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if initDir != "" {
+		os.RemoveAll(initDir)
 	}
 	os.Exit(status)
 }
