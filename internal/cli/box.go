@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -49,6 +50,22 @@ func containers(c config.Container) (sandbox.Tier, error) {
 		Runtime: container.Runtime(c.Runtime), Socket: socket, Image: c.Image, Memory: c.Memory,
 		CPUs: int64(c.CPUs * 1e9), Timeout: c.Timeout, Home: home,
 	}), nil
+}
+
+// sweep removes what boxes of processes that died have left. That it cannot be done
+// is no reason not to go on: a tier that cannot be used says so when it is used.
+func sweep(ctx context.Context, s *streams, t sandbox.Tier) {
+	c, ok := t.(*container.Tier)
+	if !ok {
+		return
+	}
+	removed, err := c.Sweep(ctx)
+	if removed > 0 {
+		s.say("removed %d containers that dead processes had left", removed)
+	}
+	if err != nil {
+		s.say("looking for containers that dead processes left: %v", err)
+	}
 }
 
 // tierOf returns the one tier that is required: that of the flag, else of the

@@ -83,6 +83,9 @@ func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) err
 	if err != nil {
 		return err
 	}
+	if boxes, err = (mcpFlags{servers: f.servers}).among(boxes, []mediator.Server{server}); err != nil {
+		return err
+	}
 	// There is no session, and nothing that the server does is done for an agent.
 	boxes.Record = func(context.Context, string, sandbox.Report) error { return nil }
 	argv, err := boxes.Argv(server)

@@ -109,6 +109,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error
 	if err != nil {
 		return err
 	}
+	sweep(ctx, s, tier)
 	client, err := connect(ctx)
 	if err != nil {
 		return err

@@ -107,6 +107,9 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
+	if boxes, err = f.among(boxes, servers); err != nil {
+		return nil, nil, err
+	}
 	if err := f.tighten(); err != nil {
 		return nil, nil, err
 	}
@@ -114,6 +117,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
+	sweep(ctx, s, boxes.Tier)
 	probed := probe(ctx, boxes.Tier, servers)
 	client, err := connect(ctx)
 	if err != nil {
@@ -267,8 +271,27 @@ func newBoxes(s *streams, workspace, tier string) (mediator.Boxes, error) {
 	}
 	return mediator.Boxes{
 		Tier: required, Unboxed: unboxed.Tier{}, Cache: paths.Caches(own), Workspace: workspace, Home: home, Program: self,
-		Path: paths.SearchPath(), Env: paths.ServerEnvironment(),
+		Path: paths.SearchPath(), Env: paths.ServerEnvironment(), OwnState: paths.OwnState(own),
 	}, nil
+}
+
+// among is boxes for the servers of f: neither the file that lists them nor the policy
+// is theirs to change.
+func (f mcpFlags) among(boxes mediator.Boxes, servers []mediator.Server) (mediator.Boxes, error) {
+	file, err := filepath.Abs(f.servers)
+	if err == nil && f.policy != "" {
+		var dir string
+		if dir, err = filepath.Abs(f.policy); err == nil {
+			if real, linked := filepath.EvalSymlinks(dir); linked == nil {
+				dir = real
+			}
+			boxes.OwnState = append(boxes.OwnState, dir)
+		}
+	}
+	if err != nil {
+		return boxes, fmt.Errorf("finding the servers and their policy: %w", err)
+	}
+	return boxes.Among(file, servers), nil
 }
 
 func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (api.OpenRequest, error) {
