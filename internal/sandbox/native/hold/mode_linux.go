@@ -89,15 +89,14 @@ func (w *worker) truncate(at, size uint64) answer {
 }
 
 // cut truncates t. A file that somebody has a lease on is an error: to wait until
-// that is over would keep a worker.
+// that is over would keep a worker. While we have it open for writing, nobody gets one.
 func (w *worker) cut(t thing, size int64) error {
-	if t.mode&unix.S_IFMT != unix.S_IFREG || size < 0 {
-		return unix.Truncate(w.self+"/fd/"+itoa(t.handle), size) // for its error
+	if t.mode&unix.S_IFMT == unix.S_IFREG && size >= 0 {
+		fd, err := unix.Openat(w.fds, itoa(t.handle), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
 	}
-	fd, err := unix.Openat(w.fds, itoa(t.handle), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Ftruncate(fd, size)
+	return unix.Truncate(w.self+"/fd/"+itoa(t.handle), size)
 }
