@@ -114,7 +114,7 @@ func newBox(t testing.TB) *box {
 func unlockTree(top string) {
 	_ = filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && err == nil {
-			err = os.Chmod(name, 0o700)
+			return os.Chmod(name, 0o700)
 		}
 		return nil
 	})

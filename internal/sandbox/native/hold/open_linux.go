@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -107,15 +108,13 @@ func (w *worker) openAt(s spot, o opening) (a answer, link bool) {
 		return w.refusedOpen(s, o, v), false
 	}
 	fd, err := w.openHere(s, o, v)
-	switch err {
-	case unix.ELOOP, unix.ENOTDIR: // the latter with O_DIRECTORY
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR): // the latter with O_DIRECTORY
 		if kind, _ := w.kind(s); kind == unix.S_IFLNK && o.links() {
 			return answer{}, true
 		}
-	case unix.ENXIO, unix.EAGAIN:
-		if o.flags&unix.O_NONBLOCK == 0 && w.waits(s) {
-			return w.park(s, o), false
-		}
+	case blocks(err) && o.flags&unix.O_NONBLOCK == 0 && w.waits(s):
+		return w.park(s, o), false
 	}
 	return w.opened(fd, err, o), false
 }
@@ -155,7 +154,7 @@ func (w *worker) refusedOpen(s spot, o opening, v Verdict) answer {
 func openat(dir int, name string, o opening) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, o.flags|guarded, o.mode)
-		if err != unix.EINTR { //nolint:errorlint // the calls of x/sys/unix return nothing else
+		if !errors.Is(err, unix.EINTR) {
 			return fd, err
 		}
 	}
@@ -243,6 +242,9 @@ func (w *worker) kind(s spot) (kind uint32, there bool) {
 	return st.Mode & unix.S_IFMT, true
 }
 
+// blocks reports whether err stands for what would block.
+func blocks(err error) bool { return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EAGAIN) }
+
 // waits reports whether opening s blocks until something happens: a pipe without a
 // reader, a file that is leased.
 func (w *worker) waits(s spot) bool {
@@ -288,7 +290,7 @@ func (w *worker) retry(s spot, o opening) {
 			fd, err = w.openHere(s, o, v)
 		}
 		w.order.RUnlock()
-		if err != unix.ENXIO && err != unix.EAGAIN { //nolint:errorlint // as in openat
+		if !blocks(err) {
 			w.reply(w.n.id, w.opened(fd, err, o))
 			return
 		}

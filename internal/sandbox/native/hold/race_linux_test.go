@@ -83,11 +83,6 @@ func openFile(name string, flags int) func() unix.Errno {
 	return func() unix.Errno { return openRaw(unix.AT_FDCWD, name, flags) }
 }
 
-func errnoOf(err error) unix.Errno {
-	e, _ := err.(unix.Errno)
-	return e
-}
-
 // flipped returns the address of a string that change turns into one or the other.
 func flipped(names []string) (at uintptr, change func(i int)) {
 	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -58,11 +59,21 @@ func (w *worker) string(at uint64) (string, unix.Errno) {
 	return "", unix.ENAMETOOLONG
 }
 
+// errnoOf returns what a system call said; EPERM for what it cannot have said.
+func errnoOf(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	if e, ok := errors.AsType[unix.Errno](err); ok {
+		return e
+	}
+	return unix.EPERM
+}
+
 // keep remembers fd as a handle of this call, to be closed at its end.
 func (w *worker) keep(fd int, err error) (int, unix.Errno) {
 	if err != nil {
-		e, _ := err.(unix.Errno) //nolint:errorlint // the calls of x/sys/unix return nothing else
-		return -1, e
+		return -1, errnoOf(err)
 	}
 	w.open = append(w.open, fd)
 	return fd, 0
@@ -143,8 +154,7 @@ func (w *worker) parentAt(base int, lead, path string) (spot, unix.Errno) {
 func (w *worker) real(fd int) (string, unix.Errno) {
 	n, err := unix.Readlinkat(w.fds, itoa(fd), w.text[:])
 	if err != nil {
-		e, _ := err.(unix.Errno) //nolint:errorlint // as in keep
-		return "", e
+		return "", errnoOf(err)
 	}
 	return string(w.text[:n]), 0
 }
@@ -153,8 +163,7 @@ func (w *worker) real(fd int) (string, unix.Errno) {
 func (w *worker) follow(s spot) (spot, unix.Errno) {
 	n, err := unix.Readlinkat(s.dir, s.base, w.text[:])
 	if err != nil {
-		e, _ := err.(unix.Errno) //nolint:errorlint // as in keep
-		return spot{}, e
+		return spot{}, errnoOf(err)
 	}
 	switch target := string(w.text[:n]); {
 	case target == "":
@@ -192,8 +201,7 @@ func (t thing) isLink() bool { return t.mode&unix.S_IFMT == unix.S_IFLNK }
 func (w *worker) thing(handle int) (thing, unix.Errno) {
 	var st unix.Stat_t
 	if err := unix.Fstat(handle, &st); err != nil {
-		e, _ := err.(unix.Errno) //nolint:errorlint // as in keep
-		return thing{}, e
+		return thing{}, errnoOf(err)
 	}
 	real, e := w.real(handle)
 	return thing{handle: handle, path: real, mode: st.Mode}, e
@@ -207,7 +215,7 @@ func (w *worker) find(dirfd int32, path string, links bool) (t thing, via []spot
 		if e != 0 {
 			return thing{}, nil, e
 		}
-		handle := -1
+		var handle int
 		if number := w.own(s); number >= 0 {
 			handle, e = w.descriptor(number, 0)
 		} else {

@@ -241,15 +241,7 @@ var (
 )
 
 // result is the answer for a call that we performed.
-func result(err error) answer {
-	if err == nil {
-		return answer{}
-	}
-	if e, ok := errors.AsType[unix.Errno](err); ok {
-		return refuse(e)
-	}
-	return refuse(unix.EPERM)
-}
+func result(err error) answer { return refuse(errnoOf(err)) }
 
 func (s *server) reply(id uint64, a answer) {
 	if a.none {
