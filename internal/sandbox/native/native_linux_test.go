@@ -81,11 +81,17 @@ func setStage(dir string) error {
 	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); e != unix.ENOTSUP {
 		return nil
 	}
-	exe := filepath.Join(dir, "stage")
-	build := exec.Command("go", "build", "-o", exe, "ringfence/cmd/ringfence")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building a stage: %w: %s", err, out)
+	exe := os.Getenv("NATIVE_TEST_STAGE") // of the test that started this one
+	if exe == "" {
+		exe = filepath.Join(dir, "stage")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", exe, "ringfence/cmd/ringfence")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building a stage: %w: %s", err, out)
+		}
+		if err := os.Setenv("NATIVE_TEST_STAGE", exe); err != nil {
+			return err
+		}
 	}
 	for name, tier := range kinds {
 		tier.fault.stage = exe
