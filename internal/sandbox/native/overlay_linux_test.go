@@ -48,7 +48,7 @@ func TestOverlay(t *testing.T) {
 echo new >> old; mkdir made; echo x > made/x; rm sub/gone; rm -r sub/deep; mkdir sub/deep; mv old moved; chmod 600 moved
 echo 'evil' > .envrc; cat moved; ls -A; ls -A / | grep overlay || true; ls sub sub/deep`)
 		before := listing(t, ws)
-		out := run(t, Tier{}, s, "")
+		out := run(t, full(), s, "")
 		if want := "old\nnew\n.envrc\nmade\nmoved\nsub\nsub:\ndeep\n\nsub/deep:\n"; out.Exit.Status() != 0 || string(out.Stdout) != want {
 			t.Errorf("owner %d: %v %q %s, want %q", owner, out.Exit, out.Stdout, out.Stderr, want)
 		}
