@@ -198,7 +198,7 @@ func checkOpen(r api.OpenRequest) (string, error) {
 // ownState lists what no agent may touch, whatever the policy says: our home,
 // the policy, and our program.
 func ownState(home, policyDir, self string) []string {
-	own := []string{home, self}
+	own := append(paths.OwnState(home), self)
 	if policyDir != "" {
 		own = append(own, policyDir)
 	}

@@ -52,7 +52,7 @@ func (b Boxes) spec(s Server) (sandbox.Spec, error) {
 		}
 	}
 	spec.ReadOnly, spec.ReadWrite = b.distinct(spec.ReadOnly), b.distinct(spec.ReadWrite)
-	return spec, nil
+	return spec, b.confine(&spec, s)
 }
 
 // fetchesItself reports whether a program gets the server that it runs from the
@@ -84,7 +84,7 @@ func exists(path string) bool {
 
 // codeOf is where the program of argv and the code that it is given lie, if that is
 // not where programs of the system are: the directory of an installation or of a
-// package, with its dependencies.
+// package, with its dependencies. Words that are data are no code, see named.
 func (b Boxes) codeOf(argv []string) []string {
 	var dirs []string
 	for i, arg := range argv {
@@ -96,7 +96,9 @@ func (b Boxes) codeOf(argv []string) []string {
 			if err != nil || fi.IsDir() || ofSystem(p) || b.ofWorkspace(p) {
 				continue
 			}
-			dirs = append(dirs, b.installation(p, i == 0))
+			if marks := marksOf(p, i == 0 || fi.Mode()&0o111 != 0); marks != nil {
+				dirs = append(dirs, b.installation(p, marks, i == 0)...)
+			}
 		}
 	}
 	return dirs
@@ -121,23 +123,81 @@ func (b Boxes) ofWorkspace(path string) bool {
 	return path == b.Workspace || strings.HasPrefix(path, strings.TrimSuffix(b.Workspace, "/")+"/")
 }
 
-// marks are the names that the root of a package, or of an installation, has.
-var marks = []string{"node_modules", "package.json", "pyproject.toml", "pyvenv.cfg", "go.mod", "Cargo.toml"}
+// marks are the names that the root of a package, or of an installation, has, by the
+// extension of code that belongs to one.
+var marks = map[string][]string{
+	".js": nodeMarks, ".mjs": nodeMarks, ".cjs": nodeMarks, ".ts": nodeMarks, ".mts": nodeMarks, ".cts": nodeMarks,
+	".py": pythonMarks, ".pyz": pythonMarks, ".pyw": pythonMarks,
+}
 
-// installation returns the outermost directory above the file at path that is a
-// package or an installation, but never the home of the person, what is above it,
-// or a directory in which programs keep data; else the file alone.
-func (b Boxes) installation(path string, program bool) string {
-	best := path
-	for dir := filepath.Dir(path); b.mayShow(dir); dir = filepath.Dir(dir) {
-		switch {
-		case slices.ContainsFunc(marks, func(m string) bool { return exists(filepath.Join(dir, m)) }):
-			best = dir
-		case program && best == path && filepath.Base(dir) == "bin" && b.mayShow(filepath.Dir(dir)):
-			best = filepath.Dir(dir)
+var (
+	nodeMarks   = []string{"package.json", "node_modules"}
+	pythonMarks = []string{"pyproject.toml", "pyvenv.cfg"}
+	anyMarks    = slices.Concat(nodeMarks, pythonMarks, []string{"go.mod", "Cargo.toml"})
+)
+
+// marksOf returns what marks the package of the file at path, or nil if it is no code.
+func marksOf(path string, executable bool) []string {
+	if m, ok := marks[filepath.Ext(path)]; ok {
+		return m
+	}
+	if executable {
+		return anyMarks
+	}
+	return nil
+}
+
+// installation returns what code at path needs: the nearest directory above it that is
+// a package or an installation, else the file alone; and what that one is installed in,
+// which is where its dependencies are. What has a mark further up shows nothing of
+// itself: a stray package.json above all projects of a person is no reason to show them.
+//
+// It is never the home of the person, what is above it, or a directory in which
+// programs keep data.
+func (b Boxes) installation(path string, marks []string, program bool) []string {
+	best := b.nearest(filepath.Dir(path), marks)
+	switch dir := filepath.Dir(path); {
+	case best == "" && program && filepath.Base(dir) == "bin" && b.mayShow(filepath.Dir(dir)):
+		return []string{filepath.Dir(dir)}
+	case best == "":
+		return []string{path}
+	}
+	if exists(filepath.Join(best, "pyvenv.cfg")) && exists(filepath.Join(filepath.Dir(best), "pyproject.toml")) && b.mayShow(filepath.Dir(best)) {
+		best = filepath.Dir(best)
+	}
+	// Node looks for dependencies in every "node_modules" above.
+	for {
+		project, _, found := cutLast(best, "/node_modules/")
+		if !found || !b.mayShow(project) {
+			break
+		}
+		best = project
+	}
+	all := []string{best}
+	for dir := filepath.Dir(best); b.mayShow(dir); dir = filepath.Dir(dir) {
+		if d := filepath.Join(dir, "node_modules"); slices.Contains(marks, "node_modules") && exists(d) {
+			all = append(all, d)
 		}
 	}
-	return best
+	return all
+}
+
+// nearest returns dir, or the nearest directory above it, that has one of marks; "" if
+// none may be shown.
+func (b Boxes) nearest(dir string, marks []string) string {
+	for ; b.mayShow(dir); dir = filepath.Dir(dir) {
+		if slices.ContainsFunc(marks, func(m string) bool { return exists(filepath.Join(dir, m)) }) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 // mayShow reports whether a directory may be shown whole because code lies in it.

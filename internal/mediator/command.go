@@ -122,7 +122,7 @@ func (b Boxes) commandSpec(s Server, t act.Ticket, c command) (sandbox.Spec, err
 	}
 	spec.ReadOnly = b.distinct(spec.ReadOnly)
 	spec.Limits.Wall, spec.Limits.CPU = commandTime(s, spec, c.Timeout)
-	return spec, nil
+	return spec, b.confine(&spec, s)
 }
 
 // commandTime returns the limits of time: what the entry says, else the profile, else

@@ -6,8 +6,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strings"
 	"strconv"
+	"strings"
 )
 
 // UserHome returns the real path of the home directory of the person who runs
@@ -93,3 +93,19 @@ func BoxEnvironment() []string {
 // Variable returns a variable of the environment, for files in which a person
 // refers to one by name.
 func Variable(name string) (string, bool) { return os.LookupEnv(name) }
+
+// OwnState returns the real paths of home and of where the state of this program is
+// when nobody names a home: another home of the same person is no less out of reach of
+// agents. What does not exist is returned as it is.
+func OwnState(home string) []string {
+	own := []string{home}
+	if user, err := UserHome(); err == nil {
+		own = append(own, filepath.Join(user, ".ringfence"))
+	}
+	for i, p := range own {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			own[i] = real
+		}
+	}
+	return slices.Compact(own)
+}
