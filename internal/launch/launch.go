@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"ringfence/internal/act"
 	"ringfence/internal/sandbox"
@@ -65,6 +66,9 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	if len(s.Argv) == 0 {
 		return nil, errors.New("no program to run")
 	}
+	if err := checkText(s); err != nil {
+		return nil, err
+	}
 	args, err := json.Marshal(asked(s))
 	if err != nil {
 		return nil, fmt.Errorf("encoding a command: %w", err)
@@ -101,6 +105,20 @@ type exec struct {
 	Write []string `json:"write,omitempty"`
 	Later bool     `json:"later,omitempty"`
 	Hide  []string `json:"hide,omitempty"`
+}
+
+// checkText refuses what JSON cannot carry: the encoder puts another character in the
+// place of bytes that are no UTF-8, and another program or directory would be decided on.
+func checkText(s sandbox.Spec) error {
+	e := asked(s)
+	for _, list := range [][]string{e.Argv, {e.Dir}, e.Read, e.Write, e.Hide} {
+		for _, text := range list {
+			if !utf8.ValidString(text) {
+				return fmt.Errorf("%w: %q is not valid UTF-8, and cannot be decided on or put on record", sandbox.ErrNotBuilt, text)
+			}
+		}
+	}
+	return nil
 }
 
 func asked(s sandbox.Spec) exec {

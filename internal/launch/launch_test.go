@@ -132,3 +132,21 @@ func TestResolvedRuns(t *testing.T) {
 		t.Errorf("recorded %s, %v", reply.Body, err)
 	}
 }
+
+// TestNotUTF8: what the request cannot say is not asked for, let alone built.
+func TestNotUTF8(t *testing.T) {
+	for name, change := range map[string]func(*sandbox.Spec){
+		"argument":  func(s *sandbox.Spec) { s.Argv = append(s.Argv, "x\xffy") },
+		"workspace": func(s *sandbox.Spec) { s.Workspace.Path = "/w\xff" },
+		"directory": func(s *sandbox.Spec) { s.Dir = "/w/\xff" },
+		"readable":  func(s *sandbox.Spec) { s.ReadOnly = []string{"/r\xff"} },
+		"denied":    func(s *sandbox.Spec) { s.Denied = []string{"/r/\xff"} },
+	} {
+		s := spec()
+		change(&s)
+		w := world{verdict: act.Allow}
+		if _, err := Start(t.Context(), Options{Session: &w, Tier: &w}, s); !errors.Is(err, sandbox.ErrNotBuilt) || len(w.events) > 0 {
+			t.Errorf("%s: %v, %v", name, err, w.events)
+		}
+	}
+}
