@@ -65,7 +65,7 @@ func mapLayers(n node, ns int) (int, error) {
 // on trees with mapped ids). It is mounted nowhere yet. lower is used up.
 func (t *tree) overlay(lower int, n node) (mount int, err error) {
 	defer func() { err = errors.Join(err, unix.Close(lower)) }()
-	layers := -1
+	var layers int
 	switch {
 	case n.layers > len(t.mounts):
 		return -1, fmt.Errorf("no descriptor %d", n.layers)
@@ -79,7 +79,7 @@ func (t *tree) overlay(lower int, n node) (mount int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("the directories of the overlay: %w", err)
 	}
-	defer unix.Close(layers) //nolint:errcheck // it is attached, or of no use
+	defer unix.Close(layers) // it is attached, or of no use
 	for name, fd := range map[string]int{stageLower: lower, stageLayers: layers} {
 		if err := t.borrow(name, fd); err != nil {
 			return -1, err
@@ -120,7 +120,7 @@ func newOverlay(n node) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(fs) //nolint:errcheck // mounted by then, or of no use
+	defer unix.Close(fs) // mounted by then, or of no use
 	// Attributes in the name space of users, since nobody in a user namespace has another.
 	if err := unix.FsconfigSetFlag(fs, "userxattr"); err != nil {
 		return -1, fmt.Errorf("userxattr: %w", err)
