@@ -33,7 +33,7 @@ func stageFailure(payload []byte, s sandbox.Spec) error {
 	}
 	err := &stageError{f.text, syscall.Errno(f.errno)}
 	if f.step == stepExec {
-		switch err.errno {
+		switch err.errno { //nolint:exhaustive // the others are no fault of the program
 		case unix.ENOENT, unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EISDIR, unix.EPERM, unix.ELIBBAD:
 			return fmt.Errorf("%w: %s: %w", sandbox.ErrNotFound, s.Argv[0], err)
 		}

@@ -21,9 +21,8 @@ func (s *stage) serve() error {
 	go func() {
 		// The caller says nothing more: he lives, or he does not.
 		_, err := s.wire.recv(0)
-		s.end()
-		if err != nil && !errors.Is(err, io.EOF) {
-			os.Exit(2)
+		if err = errors.Join(err, s.end()); !errors.Is(err, io.EOF) {
+			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(1)
 	}()

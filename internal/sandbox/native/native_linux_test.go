@@ -78,7 +78,8 @@ func full() Tier { return kinds["full"] }
 // setStage gives boxes a stage that can be one. This program cannot where it was built
 // with cgo, as for the race detector: see decision 0004.
 func setStage(dir string) error {
-	if _, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); e != unix.ENOTSUP {
+	_, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0)
+	if possible := e != unix.ENOTSUP; possible {
 		return nil
 	}
 	exe := os.Getenv("NATIVE_TEST_STAGE") // of the test that started this one
@@ -323,7 +324,7 @@ func TestStartErrors(t *testing.T) {
 			b.Kill()
 		}
 		other := sandbox.ErrNotFound
-		if c.want == other {
+		if errors.Is(c.want, other) {
 			other = sandbox.ErrNotBuilt
 		}
 		if !errors.Is(err, c.want) || errors.Is(err, other) || !strings.Contains(err.Error(), c.text) {

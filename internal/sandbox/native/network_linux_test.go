@@ -38,7 +38,7 @@ func listen(t *testing.T, path string) {
 			unix.Close(c)
 		}
 	}()
-	t.Cleanup(func() { unix.Shutdown(fd, unix.SHUT_RDWR); <-done; unix.Close(fd) })
+	t.Cleanup(func() { _ = unix.Shutdown(fd, unix.SHUT_RDWR); <-done; unix.Close(fd) })
 }
 
 // dial is a program for boxes: it connects to the Unix sockets and TCP ports that it

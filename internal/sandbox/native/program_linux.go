@@ -49,8 +49,7 @@ func (v *view) addProgram(s sandbox.Spec) error {
 
 // reason returns what the system said, without the names of calls and paths.
 func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

@@ -104,9 +104,9 @@ func (s *spawn) fork() (int, syscall.Errno) {
 	// A signal between fork and exec would run our handlers in a process that has one
 	// thread of them.
 	all, old := ^uint64(0), uint64(0)
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	pid, e := rawFork(s)
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
 	runtime.KeepAlive(s)
 	return pid, e
 }
@@ -123,7 +123,7 @@ func rawFork(s *spawn) (int, syscall.Errno) {
 	}
 	s.child()
 	for {
-		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 253, 0, 0)
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *spawn) child() {
 	out.listener = -1
 	for sig := uintptr(1); sig <= 64; sig++ {
 		// Those that cannot be changed say so, which is no matter.
-		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&s.none)), 0, 8, 0, 0)
+		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&s.none)), 0, 8, 0, 0)
 	}
 	out.step, out.errno = s.surroundings()
 	if out.step == 0 {
@@ -154,7 +154,7 @@ func (s *spawn) child() {
 		return
 	}
 	var none uint64
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&none)), 0, 8, 0, 0)
 	out.step, out.errno = childExec, 0
 	if s.failAt != childExec {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(s.path)), uintptr(unsafe.Pointer(&s.argv[0])), uintptr(unsafe.Pointer(&s.env[0])))
@@ -167,7 +167,7 @@ func (s *spawn) child() {
 //go:norace
 //go:nocheckptr
 func (s *spawn) say(out *outcome) {
-	syscall.RawSyscall(unix.SYS_WRITE, uintptr(s.report), uintptr(unsafe.Pointer(out)), unsafe.Sizeof(*out))
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(s.report), uintptr(unsafe.Pointer(out)), unsafe.Sizeof(*out))
 }
 
 // surroundings gives the process its session, descriptors, directory and limits.
@@ -183,7 +183,7 @@ func (s *spawn) surroundings() (step, errno int32) {
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		return childSession, int32(e)
 	}
-	syscall.RawSyscall(unix.SYS_UMASK, programMask, 0, 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_UMASK, programMask, 0, 0)
 	if s.failAt == childDeath {
 		return childDeath, 0
 	}
@@ -351,7 +351,7 @@ func open(name *byte) syscall.Errno {
 	at := unix.AT_FDCWD
 	fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(name)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if e == 0 {
-		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	}
 	return e
 }

@@ -122,8 +122,7 @@ func (s *stage) run() error {
 // sayFailure tells the caller why there is no box. If he is gone nobody needs to know.
 func (s *stage) sayFailure() error {
 	f := failure{step: s.step, text: s.fail.Error()}
-	var errno syscall.Errno
-	if errors.As(s.fail, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](s.fail); ok {
 		f.errno = int(errno)
 	}
 	b, err := encode(&f)
@@ -467,7 +466,7 @@ func (s *stage) awaitGo() {
 		}
 		out, err := s.outcome()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return s.wire.send(frameStarted, nil)
 		case err != nil:
 			return err

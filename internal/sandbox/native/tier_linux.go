@@ -86,7 +86,7 @@ func (b *builder) do(name string, f func() error) {
 	if b.fail != nil {
 		return
 	}
-	err := error(errInjected)
+	err := errInjected
 	if b.fault.at != name {
 		err = f()
 	}
@@ -115,8 +115,7 @@ func (b *builder) build(ctx context.Context) error {
 	b.do("stage", b.startStage)
 	err := <-thought
 	if b.box.stage == nil {
-		b.undo()
-		return b.fail
+		return b.undo()
 	}
 	stop := context.AfterFunc(setup, b.box.end)
 	// Beyond the set-up the context alone counts.
@@ -135,11 +134,10 @@ func (b *builder) build(ctx context.Context) error {
 	b.do("confirm", b.confirm)
 	b.do("start", b.letGo)
 	if b.fail != nil {
-		b.abandon()
 		if err := context.Cause(setup); err != nil && !errors.Is(b.fail, err) {
-			return fmt.Errorf("%w (%w)", b.fail, err)
+			b.fail = fmt.Errorf("%w (%w)", b.fail, err)
 		}
-		return b.fail
+		return b.abandon()
 	}
 	b.box.begin(ctx, b.wire)
 	return nil
@@ -394,24 +392,25 @@ func (b *builder) letGo() error {
 	return nil
 }
 
-// undo gives back what was taken before there was a stage.
-func (b *builder) undo() {
+// undo gives back what was taken before there was a stage, and returns what failed.
+func (b *builder) undo() error {
 	b.release()
 	if b.wire != nil {
 		b.wire.close()
 	}
-	b.box.giveBack()
 	b.box.closeStreams()
+	return errors.Join(b.fail, b.box.giveBack())
 }
 
-// abandon ends a box that was not built, and waits until nothing of it is left.
-func (b *builder) abandon() {
+// abandon ends a box that was not built, waits until nothing of it is left, and
+// returns what failed.
+func (b *builder) abandon() error {
 	b.release()
 	b.box.end()
 	<-b.box.reaped
 	b.wire.close()
-	b.box.giveBack()
 	b.box.closeStreams()
+	return errors.Join(b.fail, b.box.giveBack())
 }
 
 // words returns what the stage said on its standard error, which is only written when

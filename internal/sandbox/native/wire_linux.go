@@ -139,7 +139,7 @@ func (w *wire) recv(limit int) (frame, error) {
 	}
 	w.in = w.in[frameHead:]
 	if err := w.fill(int(size)); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return frame{}, err
