@@ -25,7 +25,8 @@ type boxEntry struct {
 }
 
 // RecordBox puts a box on record and has the decisions about the tools of a server
-// repeat it.
+// repeat it. A ticket must be under way, before and after: what was denied, is over, or
+// was given up when an engine before this one died, starts no program.
 func (e *Engine) RecordBox(ctx context.Context, c api.Caller, id string, b api.BoxRecord) error {
 	r := e.owned(id, c)
 	if r == nil {
@@ -42,9 +43,14 @@ func (e *Engine) RecordBox(ctx context.Context, c api.Caller, id string, b api.B
 		return api.Errorf(api.CodeBadRequest, "session %s has no ticket %q", id, b.Ticket)
 	case b.Server != "" && server == nil:
 		return api.Errorf(api.CodeBadRequest, "session %s has no server %q", id, b.Server)
+	case b.Ticket != "" && !r.gate.Session.UnderWay(b.Ticket):
+		return api.Errorf(api.CodeRefused, "%s is not under way: it was not allowed, is over, or the engine has ended in between; ask again", b.Ticket)
 	}
 	if err := e.append(ctx, id, entryBox, boxEntry{Server: b.Server, Ticket: b.Ticket, Box: b.Box, Report: b.Report}); err != nil {
 		return api.Errorf(api.CodeUnavailable, "recording the box: %v", err)
+	}
+	if b.Ticket != "" && !r.gate.Session.UnderWay(b.Ticket) {
+		return api.Errorf(api.CodeRefused, "%s is over", b.Ticket)
 	}
 	if server != nil {
 		server.SetBox(b.Box)

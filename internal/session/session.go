@@ -110,6 +110,14 @@ func (s *Session) Take(id string) (Open, bool) {
 	return o, ok
 }
 
+// UnderWay reports whether the ticket with that id allowed and has no outcome yet.
+func (s *Session) UnderWay(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.open[id]
+	return ok
+}
+
 // Drain takes every open ticket, oldest id first. It is for a client that is
 // gone: what it left open is recorded as orphaned.
 func (s *Session) Drain() []Open {
