@@ -69,9 +69,9 @@ type box struct {
 	ws      string // what is held
 	options Options
 
-	mu      sync.Mutex
 	served  error // what Serve is expected to return
 	ctx     context.Context
+	mu      sync.Mutex
 	denials []Denial
 	births  []string
 }
@@ -108,6 +108,20 @@ func newBox(t testing.TB) *box {
 		},
 	}
 	return b
+}
+
+// refused returns the denials so far, each once, as "create .envrc".
+func (b *box) refused() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []string
+	for _, d := range b.denials {
+		line := d.Op + " " + strings.TrimPrefix(d.Path, b.ws+"/")
+		if !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 // unlockTree makes every directory beneath top one that can be read and emptied.

@@ -47,7 +47,12 @@ func Serve(ctx context.Context, listener int, o Options) error {
 		// The counter cannot overflow: this is called a few times.
 		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
-	stop := context.AfterFunc(ctx, func() { s.ended.Store(true); rouse() })
+	rung := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		s.ended.Store(true)
+		rouse()
+		close(rung)
+	})
 	s.failed = func(err error) {
 		s.failure.CompareAndSwap(nil, &err)
 		rouse()
@@ -56,21 +61,38 @@ func Serve(ctx context.Context, listener int, o Options) error {
 		s.employ()
 	}
 	err = s.watch(wake)
-	stop()
+	if !stop() {
+		<-rung
+	}
 	if f := s.failure.Load(); f != nil {
 		err = errors.Join(err, *f)
 	}
-	// A worker that waits for a call cannot be woken where the kernel does not do it
-	// (before 6.11), nor while there are programs left.
-	go func() {
-		s.running.Wait()
-		_ = s.close()
-		unix.Close(wake)
-	}()
+	s.leave(wake)
 	if err == nil && s.ended.Load() {
 		err = context.Cause(ctx)
 	}
 	return err
+}
+
+// leave waits for the workers, but not for those that cannot be woken: where nobody
+// is left to call, before Linux 6.11; and where there is, as the box is to be killed.
+func (s *server) leave(wake int) {
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		_ = s.close()
+		unix.Close(wake)
+		close(done)
+	}()
+	if !s.alone() {
+		return
+	}
+	limit := time.NewTimer(2 * stall)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	}
 }
 
 // A server is what the workers share.

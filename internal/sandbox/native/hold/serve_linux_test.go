@@ -55,6 +55,8 @@ func TestFlood(t *testing.T) {
 	if err != nil || out != "wrong: 0\n" {
 		t.Errorf("%v: %s", err, out)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	last := b.denials[len(b.denials)-1]
 	if len(b.denials) > 15 || last.Count < each {
 		t.Errorf("told %d times, in the end of %+v", len(b.denials), last)
