@@ -79,8 +79,8 @@ func full() Tier { return kinds["full"] }
 // with cgo, as for the race detector: see decision 0004.
 func setStage(dir string) error {
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0)
-	if possible := e != unix.ENOTSUP; possible {
-		return nil
+	if !errors.Is(e, unix.ENOTSUP) {
+		return nil // it can
 	}
 	exe := os.Getenv("NATIVE_TEST_STAGE") // of the test that started this one
 	if exe == "" {

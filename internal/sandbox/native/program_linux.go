@@ -57,10 +57,8 @@ func reason(err error) error {
 
 // show adds a program's file, or the directory that it lies in.
 func (v *view) show(file string, s sandbox.Spec) {
-	for p := file; len(p) > 1; p = filepath.Dir(p) {
-		if mode, ok := v.named[p]; ok && mode == sandbox.NoAccess {
-			return // denied: it will not be found
-		}
+	if v.denied(file) {
+		return // it will not be found
 	}
 	dir := filepath.Dir(file)
 	if private(dir, s) {

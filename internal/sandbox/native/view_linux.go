@@ -66,6 +66,7 @@ func newView(s sandbox.Spec, who person, own bool) (*view, error) {
 	if err := v.addProgram(s); err != nil {
 		return nil, err
 	}
+	v.forget()
 	if !own {
 		return v, nil
 	}
@@ -224,6 +225,33 @@ func (v *view) visible(path string) bool {
 	return ok && n.kind == kindBind
 }
 
+// denied reports whether the longest of the named paths that path is in is denied.
+func (v *view) denied(path string) bool {
+	for p := path; len(p) > 1; p = filepath.Dir(p) {
+		if mode, ok := v.named[p]; ok {
+			return mode == sandbox.NoAccess
+		}
+	}
+	return false
+}
+
+// forget drops what hides paths that nothing shows: they are not there anyway.
+func (v *view) forget() {
+	for path, n := range v.nodes {
+		for n.kind == kindMask {
+			above, ok := v.above(path)
+			if ok && above.kind == kindMask {
+				path = above.path
+				continue
+			}
+			if !ok || above.kind != kindBind {
+				delete(v.nodes, n.path)
+			}
+			break
+		}
+	}
+}
+
 // addBase adds what every box has of the host.
 func (v *view) addBase(who person) {
 	for _, p := range base {
@@ -233,7 +261,7 @@ func (v *view) addBase(who person) {
 		v.addHost("/etc/" + name)
 	}
 	for path, text := range synthetic(who) {
-		if _, ok := v.nodes[path]; !ok && !v.visible(path) {
+		if _, ok := v.nodes[path]; !ok && !v.visible(path) && !v.denied(path) {
 			v.nodes[path] = node{path: path, kind: kindFile, source: text, mode: 0o444}
 		}
 	}
@@ -243,7 +271,7 @@ func (v *view) addBase(who person) {
 // names there wins.
 func (v *view) addHost(path string) {
 	fi, err := os.Lstat(path)
-	if _, ok := v.nodes[path]; ok || err != nil || v.visible(path) {
+	if _, ok := v.nodes[path]; ok || err != nil || v.visible(path) || v.denied(path) {
 		return
 	}
 	if dir := filepath.Dir(path); dir != "/" && dir != "/etc" {
@@ -285,7 +313,7 @@ func (v *view) addPrivate(who person) {
 	for _, d := range devices {
 		own = append(own, node{path: "/dev/" + d, kind: kindBind, source: "/dev/" + d, device: true})
 	}
-	if home := who.home; home != "" && !v.visible(home) && !slices.Contains([]string{"/", "/dev", "/proc", "/tmp"}, home) {
+	if home := who.home; v.homeless(home, own) {
 		own = append(own, node{path: home, kind: kindTmpfs, size: homeSize, mode: 0o700, write: true})
 	}
 	for _, n := range own {
@@ -299,6 +327,25 @@ func (v *view) addPrivate(who person) {
 			v.nodes["/proc/"+name] = node{path: "/proc/" + name, kind: kindMask, dir: fi.IsDir()}
 		}
 	}
+}
+
+// homeless reports whether home is a directory that the box should get and has not: one
+// that nothing shows, and that is no part of what every box has.
+func (v *view) homeless(home string, own []node) bool {
+	if home == "" || v.visible(home) {
+		return false
+	}
+	for _, n := range own {
+		if beneath(n.path, home) || n.kind != kindTmpfs && beneath(home, n.path) && n.path != "/run" {
+			return false
+		}
+	}
+	for _, p := range append([]string{"/etc"}, base...) {
+		if beneath(p, home) || beneath(home, p) {
+			return false
+		}
+	}
+	return !beneath(home, "/sys")
 }
 
 // addConsole shows a terminal that was made outside, for ttyname(3): its own name is
@@ -315,17 +362,18 @@ func (v *view) addConsole(fd int, terminal bool) {
 func (v *view) check() error {
 	for path, n := range v.nodes {
 		above, ok := v.above(path)
-		if !ok {
-			continue
-		}
-		if above.kind == kindMask && n.kind == kindMask {
+		switch {
+		case !ok || above.kind != kindMask:
+		case n.kind == kindMask:
 			delete(v.nodes, path) // hidden with what is above
-			continue
+		default:
+			above.kind, above.mode, above.size = kindTmpfs, 0o755, 1<<20
+			v.nodes[above.path] = above
 		}
-		if above.kind == kindMask {
-			v.nodes[above.path] = node{path: above.path, kind: kindTmpfs, mode: 0o755, size: 1 << 20}
-		}
-		if above.kind != kindBind && above.kind != kindProc {
+	}
+	for path, n := range v.nodes {
+		above, ok := v.above(path)
+		if !ok || above.kind != kindBind && above.kind != kindProc {
 			continue
 		}
 		fi, err := os.Lstat(path)
