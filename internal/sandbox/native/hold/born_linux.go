@@ -18,9 +18,10 @@ type births struct {
 	tell func(path string)
 }
 
-// maxBirths bounds what a program can make us remember. What is born beyond it is
-// held like any other repository.
+// maxBirths bounds what a program can make us remember.
 const maxBirths = 4096
+
+const ruleMany = "files that the host runs later are held: the box has made too many repositories of its own"
 
 // An identity tells a file from a later one of the same inode number.
 type identity struct {
@@ -49,6 +50,12 @@ func (b *births) add(path string) {
 	if ok && !known && b.tell != nil {
 		b.tell(path)
 	}
+}
+
+func (b *births) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.at) >= maxBirths
 }
 
 // is reports whether path is one of them, or beneath one.

@@ -50,14 +50,23 @@ func (w *worker) setMode(t thing, via []spot, mode uint32) answer {
 	return result(unix.Fchmodat(w.fds, itoa(t.handle), mode&modeBits, 0))
 }
 
-// changes asks the rules about a change of t, and of the links that led there.
+// changes asks the rules about a change of t, and of the links that led there. The
+// order is held.
 func (w *worker) changes(t thing, via []spot) (a answer, held bool) {
+	if !w.settleThing(&t) {
+		return astray, true
+	}
+	for i := range via {
+		if !w.settle(&via[i]) {
+			return astray, true
+		}
+	}
 	paths := []string{t.path}
 	for _, s := range via {
 		paths = append(paths, s.path())
 	}
 	for _, p := range paths {
-		if v := w.judge.check(Change, p, false, w); v.Held() {
+		if v := w.ask(Change, p, false); v.Held() {
 			return w.deny(Change, p, v), true
 		}
 	}

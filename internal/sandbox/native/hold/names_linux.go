@@ -15,11 +15,13 @@ func (w *worker) create(dirfd int32, path string, whole bool, perform func(s spo
 	if !stillWaits(w.listener, w.n.id) {
 		return refuse(unix.ESRCH) // nobody hears it
 	}
-	w.order.RLock()
-	defer w.order.RUnlock()
+	defer w.enter(s)()
+	if !w.settle(&s) {
+		return astray
+	}
 	var v Verdict
 	if s.base != "." && s.base != ".." {
-		v = w.judge.check(Make, s.path(), whole, w)
+		v = w.ask(Make, s.path(), whole)
 	}
 	if v.Held() {
 		if _, there := w.kind(s); there {
@@ -140,10 +142,12 @@ func (w *worker) remove(dirfd int32, at uint64, flags int) answer {
 	if !stillWaits(w.listener, w.n.id) {
 		return refuse(unix.ESRCH) // nobody hears it
 	}
-	w.order.RLock()
-	defer w.order.RUnlock()
+	defer w.enter(s)()
+	if !w.settle(&s) {
+		return astray
+	}
 	if s.base != "." && s.base != ".." {
-		if v := w.judge.check(Remove, s.path(), false, w); v.Held() {
+		if v := w.ask(Remove, s.path(), false); v.Held() {
 			switch _, there := w.kind(s); {
 			case !there:
 				return refuse(unix.ENOENT)
@@ -179,7 +183,10 @@ func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, fl
 		return lost(oldPath, e)
 	}
 	return w.create(newDir, newPath, false, func(s spot) error {
-		if v := w.judge.check(Link, t.path, false, w); v.Held() {
+		if !w.settleThing(&t) {
+			return astray.err
+		}
+		if v := w.ask(Link, t.path, false); v.Held() {
 			return w.deny(Link, t.path, v).err
 		}
 		return unix.Linkat(w.fds, itoa(t.handle), s.dir, s.name, unix.AT_SYMLINK_FOLLOW)

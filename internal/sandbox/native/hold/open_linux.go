@@ -101,9 +101,11 @@ func (w *worker) openAt(s spot, o opening) (a answer, link bool) {
 		return refuse(e), false
 	}
 	o.mode = o.mode & modeBits &^ mask
-	w.order.RLock()
-	defer w.order.RUnlock()
-	v := w.judge.check(o.op(), s.path(), false, w)
+	defer w.enter(s)()
+	if !w.settle(&s) {
+		return astray, false
+	}
+	v := w.ask(o.op(), s.path(), false)
 	if v.Held() {
 		return w.refusedOpen(s, o, v), false
 	}
@@ -199,6 +201,9 @@ func (w *worker) openNameless(dirfd int32, path string, o opening) answer {
 	}
 	w.order.RLock()
 	defer w.order.RUnlock()
+	if !w.settleThing(&t) {
+		return astray
+	}
 	o.mode = o.mode & modeBits &^ mask
 	fd, err := openat(t.handle, ".", o)
 	return w.opened(fd, err, o)
@@ -222,7 +227,10 @@ func (w *worker) reopen(number int32, o opening) answer {
 	}
 	w.order.RLock()
 	defer w.order.RUnlock()
-	if v := w.judge.check(Change, t.path, false, w); v.Held() {
+	if !w.settleThing(&t) {
+		return astray
+	}
+	if v := w.ask(Change, t.path, false); v.Held() {
 		if o.reads() && !o.truncates() {
 			return pass
 		}
@@ -284,12 +292,7 @@ func (w *worker) retry(s spot, o opening) {
 		if !stillWaits(w.listener, w.n.id) || w.ended.Load() {
 			return
 		}
-		w.order.RLock()
-		fd, err := -1, error(unix.EPERM)
-		if v := w.judge.check(o.op(), s.path(), false, w); !v.Held() {
-			fd, err = w.openHere(s, o, v)
-		}
-		w.order.RUnlock()
+		fd, err := w.openAgain(s, o)
 		if !blocks(err) {
 			w.reply(w.n.id, w.opened(fd, err, o))
 			return
@@ -300,6 +303,19 @@ func (w *worker) retry(s spot, o opening) {
 		}
 		timer.Reset(pause)
 	}
+}
+
+// openAgain is openHere after a pause, in which everything may have changed.
+func (w *worker) openAgain(s spot, o opening) (int, error) {
+	defer w.enter(s)()
+	if !w.settle(&s) {
+		return -1, astray.err
+	}
+	v := w.ask(o.op(), s.path(), false)
+	if v.Held() {
+		return -1, unix.EPERM
+	}
+	return w.openHere(s, o, v)
 }
 
 // errRestart is ERESTARTSYS of include/linux/errno.h: the kernel runs the handler

@@ -58,6 +58,18 @@ var races = map[string]func() race{
 			_ = unix.Fchdir([]int{plain, hooks}[i%2])
 		}}
 	},
+	"package": func() race {
+		return race{func() unix.Errno {
+			const name = "node_modules/p/.vscode/tasks.json"
+			e := openRaw(unix.AT_FDCWD, name, unix.O_WRONLY|unix.O_CREAT)
+			_ = unix.Unlink(name)
+			return e
+		}, func(int) {
+			_ = os.MkdirAll("node_modules/p/.vscode", 0o755)
+			_ = unix.Rename("node_modules/p", "q")
+			_ = unix.Rename("q", "node_modules/p")
+		}}
+	},
 	"rename": func() race {
 		return race{func() unix.Errno {
 			_ = openFile("a/tasks.json", unix.O_WRONLY|unix.O_CREAT)()
@@ -162,7 +174,7 @@ func TestRaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err, out)
 			}
-			b.outside("diff -r .git ../saved; test ! -e .envrc; test ! -e .vscode/tasks.json || test -L .vscode; test ! -e c/.vscode/tasks.json; test ! -L .vscode")
+			b.outside("diff -r .git ../saved; test ! -e .envrc; test ! -e .vscode/tasks.json || test -L .vscode; test ! -e c/.vscode/tasks.json; test ! -L .vscode; test ! -e q/.vscode/tasks.json")
 		})
 	}
 }

@@ -41,17 +41,25 @@ func (w *worker) rename(oldDir int32, oldAt uint64, newDir int32, newAt uint64, 
 	if !stillWaits(w.listener, w.n.id) {
 		return refuse(unix.ESRCH) // nobody hears it
 	}
-	if w.kindOf(from) == unix.S_IFDIR || flags&unix.RENAME_EXCHANGE != 0 {
+	moves := w.kindOf(from) == unix.S_IFDIR || flags&unix.RENAME_EXCHANGE != 0
+	if moves {
 		w.order.Lock()
 		defer w.order.Unlock()
 	} else {
-		w.order.RLock()
-		defer w.order.RUnlock()
+		defer w.enter(to)()
 		if w.kindOf(from) == unix.S_IFDIR {
 			return refuse(unix.EAGAIN) // it was none a moment ago
 		}
 	}
-	return w.renameHere(from, to, flags)
+	if !w.settle(&from, &to) {
+		return astray
+	}
+	a := w.renameHere(from, to, flags)
+	if moves {
+		// After it: a path that was looked up in between is looked up again.
+		w.moved.Add(1)
+	}
+	return a
 }
 
 // kindOf is kind, and 0 for what is not there.
@@ -89,10 +97,10 @@ func (w *worker) mayMove(from, to spot) (born string, a answer, held bool) {
 		return "", answer{}, false // nothing comes of it
 	}
 	whole := kind == unix.S_IFDIR || kind == unix.S_IFLNK
-	if v := w.judge.check(MoveAway, from.path(), whole, w); v.Held() {
+	if v := w.ask(MoveAway, from.path(), whole); v.Held() {
 		return "", w.deny(MoveAway, from.path(), v), true
 	}
-	v := w.judge.check(MoveHere, to.path(), whole, w)
+	v := w.ask(MoveHere, to.path(), whole)
 	if v.Held() {
 		return "", w.deny(MoveHere, to.path(), v), true
 	}
@@ -177,12 +185,12 @@ func (m *moving) check(rel string) bool {
 		return false
 	}
 	m.op, m.path = MoveAway, m.from+rel
-	m.verdict = m.w.judge.check(MoveAway, m.path, false, m.w)
+	m.verdict = m.w.ask(MoveAway, m.path, false)
 	if m.verdict.Held() {
 		return true
 	}
 	m.op, m.path = MoveHere, m.to+rel
-	m.verdict = m.w.judge.check(MoveHere, m.path, false, m.w)
+	m.verdict = m.w.ask(MoveHere, m.path, false)
 	return m.verdict.Held()
 }
 

@@ -31,6 +31,7 @@ type spot struct {
 	real string // path of dir
 	name string // as the caller wrote it, slashes at its end included
 	base string // name without these; "" for the root directory
+	seen int64  // how many directories we had moved before real was looked up
 }
 
 // path is the real path of the file, which may not be there.
@@ -131,7 +132,7 @@ func (w *worker) parentAt(base int, lead, path string) (spot, unix.Errno) {
 		end--
 	}
 	at := strings.LastIndexByte(path[:end], '/') + 1
-	s := spot{dir: base, name: path[at:], base: path[at:end]}
+	s := spot{dir: base, name: path[at:], base: path[at:end], seen: w.moved.Load()}
 	if dir := lead + path[:at]; dir != "" || base == unix.AT_FDCWD {
 		if dir == "" {
 			dir = "/"
@@ -194,17 +195,19 @@ type thing struct {
 	handle int
 	path   string // real
 	mode   uint32
+	seen   int64 // as of a spot
 }
 
 func (t thing) isLink() bool { return t.mode&unix.S_IFMT == unix.S_IFLNK }
 
 func (w *worker) thing(handle int) (thing, unix.Errno) {
+	seen := w.moved.Load()
 	var st unix.Stat_t
 	if err := unix.Fstat(handle, &st); err != nil {
 		return thing{}, errnoOf(err)
 	}
 	real, e := w.real(handle)
-	return thing{handle: handle, path: real, mode: st.Mode}, e
+	return thing{handle: handle, path: real, mode: st.Mode, seen: seen}, e
 }
 
 // find opens the file that path names; a link is followed if links are. Each link
@@ -250,6 +253,57 @@ func orDot(name string) string {
 	}
 	return name
 }
+
+// enter takes the order for something to be done to s, and returns what gives it
+// back. What could make a git directory of another is done alone: two that do so
+// together would each not see what the other adds.
+func (w *worker) enter(s spot) (leave func()) {
+	if shapeNames[strings.ToLower(s.base)] {
+		w.order.Lock()
+		return w.order.Unlock
+	}
+	w.order.RLock()
+	return w.order.RUnlock
+}
+
+// ask asks the rules. The order is held. Repositories that we cannot remember may
+// not come into being: what is in them would not be on record.
+func (w *worker) ask(op Op, path string, whole bool) Verdict {
+	v := w.judge.check(op, path, whole, w)
+	if v.Born != "" && w.born.full() {
+		return Verdict{Rule: ruleMany}
+	}
+	return v
+}
+
+// settle makes the paths of spots what they are now, and reports whether each is
+// still in our trees if it was. The order is held, so from here on they stay.
+func (w *worker) settle(spots ...*spot) bool {
+	for _, s := range spots {
+		if s.seen == w.moved.Load() {
+			continue
+		}
+		was := w.inside(s.real)
+		now, e := w.real(s.dir)
+		if e != 0 || w.inside(now) != was {
+			return false
+		}
+		s.real, s.seen = now, w.moved.Load()
+	}
+	return true
+}
+
+// settleThing is settle for what is there.
+func (w *worker) settleThing(t *thing) bool {
+	s := spot{dir: t.handle, real: t.path, seen: t.seen}
+	ok := w.settle(&s)
+	t.path = s.real
+	return ok
+}
+
+// astray is the answer where a directory was moved out of our trees, or into them,
+// while somebody did something in it.
+var astray = refuse(unix.ENOENT)
 
 // inside reports whether path is in a tree that we answer for.
 func (s *server) inside(path string) bool { return s.judge.root(path) != "" }

@@ -105,6 +105,7 @@ type server struct {
 	// order is held by who renames a directory, and shared by who does anything
 	// else: what a path was judged to be, it still is when the call is performed.
 	order sync.RWMutex
+	moved atomic.Int64 // directories that were renamed
 	// proc and fds are handles of /proc and of our own descriptors in it, and self
 	// is the name of our directory there.
 	proc, fds int
