@@ -1,18 +1,27 @@
 // Package hold keeps names within a writable tree from being made, changed,
 // replaced, moved or removed: those that the host executes later, and those that
 // a Spec names. [Rules] says which; [Serve] is the supervisor that does, for the
-// processes of a box, what the rules allow.
+// processes of a box, what the rules allow (docs/decisions/0005).
 //
 // It installs no filter, mounts nothing and starts nothing. It does not decide
 // what a box may read, or what it may write outside the writable trees.
 //
-// # Two keys
+// Invariants:
 //
-// The kernel refuses the program, by the Landlock domain of its own, every change
-// in the writable trees. What the rules allow there, the supervisor does in its
-// place, on a handle of the directory that it checked. A call that leads nowhere
-// into these trees is continued; whatever the program makes of its arguments
-// meanwhile, Landlock refuses what would change them.
+//	H1  There are two keys. By a Landlock domain of its own the program may change
+//	    nothing in the writable trees; what the rules allow there, the supervisor
+//	    performs, on a handle of the directory whose real path it judged.
+//	H2  A call is continued only where Landlock would stop what must not be: it
+//	    leads nowhere into these trees, or changes nothing. Modes, which Landlock
+//	    does not know, are never left to the kernel.
+//	H3  What a path was judged to be it still is when the call is performed: who
+//	    renames a directory, or may make a git directory of one, is alone.
+//	H4  What is read of a caller counts only if it waited all the while.
+//	H5  An error is a refusal. A supervisor that fails leaves callers waiting.
+//	H6  Where nothing is held, a call says and leaves what it would have by itself,
+//	    but for what is listed below.
+//
+// Lock order: server.order before births.mu and denials.mu.
 //
 // # What the filter must notify
 //
@@ -21,32 +30,33 @@
 // the kernel issue a call again that was already done). It notifies, on every
 // architecture that has the call:
 //
-//	open                                   if argument 1 has a bit of 0x400243
-//	openat                                 if argument 2 has a bit of 0x400243
-//	creat                                  always
-//	mkdir mkdirat mknod mknodat            always
-//	link linkat symlink symlinkat          always
-//	rename renameat renameat2              always
-//	unlink unlinkat rmdir                  always
-//	truncate                               always
-//	chmod fchmod fchmodat fchmodat2        always
-//	umask                                  always (it is continued; its argument is remembered)
-//
-// 0x400243 is O_WRONLY|O_RDWR|O_CREAT|O_TRUNC and the bit of O_TMPFILE that is not
-// O_DIRECTORY, the same on amd64 and arm64.
+//	open, openat      if the flags have a bit of 0x400243: O_WRONLY|O_RDWR|O_CREAT|O_TRUNC,
+//	                  and O_TMPFILE without O_DIRECTORY; the same on amd64 and arm64
+//	creat mkdir mkdirat mknod mknodat link linkat symlink symlinkat
+//	rename renameat renameat2 unlink unlinkat rmdir truncate
+//	chmod fchmod fchmodat fchmodat2
+//	umask             which is continued: from then on umasks are looked up
 //
 // And it answers by itself:
 //
-//	openat2                                ENOSYS: its flags are in memory; callers fall back to openat
-//	setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr
-//	fremovexattr removexattrat             EOPNOTSUPP: an access list changes a mode
-//	file_setattr                           EOPNOTSUPP
-//	ioctl with type 0x94 (btrfs), but for FICLONE 0x40049409,
-//	FICLONERANGE 0x4020940d and FIDEDUPERANGE 0xc0189436
-//	                                       ENOTTY: a snapshot makes a name without any of the calls above
-//	ioctl with type 0x6f (ocfs2) or 0xbc (bcachefs)   ENOTTY: the same
-//	chroot pivot_root mount setns unshare ptrace process_vm_writev
-//	io_uring_* open_by_handle_at           refused, as everywhere
+//	openat2                                      ENOSYS: its flags are in memory
+//	setxattr … removexattr, their l, f and at    EOPNOTSUPP: an access list changes a mode
+//	file_setattr                                 EOPNOTSUPP
+//	ioctl of btrfs (type 0x94) but for FICLONE, FICLONERANGE and FIDEDUPERANGE, of
+//	ocfs2 (0x6f) and bcachefs (0xbc)             ENOTTY: snapshots make names
+//	chroot mount setns unshare ptrace io_uring_setup open_by_handle_at …   refused
+//
+// # What differs from the call itself
+//
+// A default access list of a directory does not replace the umask. No terminal
+// becomes the caller's controlling one by being opened in the trees. A path that
+// goes on behind /proc/self/cwd, /proc/self/root or /proc/self/fd/N, or leads to
+// another process, is no way to write (EACCES); /proc/self/fd/N itself is. Where a
+// directory has more than 50,000 files beneath it, or ones that cannot be looked at,
+// it cannot be renamed (EXDEV). A directory whose real path is longer than PATH_MAX
+// is no place to do anything (ENAMETOOLONG). Opening a pipe waits by looking again
+// every 20 ms. Truncating a file under a lease fails (EAGAIN). An open that has no
+// descriptor left (EMFILE) has made or truncated the file already.
 package hold
 
 // Options are what [Serve] goes by. The zero Options hold nothing.
