@@ -195,12 +195,12 @@ func AttrOf(f *os.File, attr string) (value string, ok bool, err error) {
 		n, err = unix.Fgetxattr(fd, attr, b)
 		return err
 	})
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return string(b[:n]), true, nil
-	case unix.ERANGE:
+	case errors.Is(err, unix.ERANGE):
 		return string(b), true, nil
-	case unix.ENODATA, unix.ENOTSUP:
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP):
 		return "", false, nil
 	}
 	return "", false, fmt.Errorf("reading attribute %s: %w", attr, err)
@@ -249,7 +249,7 @@ func (d *Dir) Chmod(name string, perm uint32) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd) //nolint:errcheck // nothing was written through it
+		defer unix.Close(fd)
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil {
 			return err
@@ -366,7 +366,7 @@ func (d *Dir) empty(sub *Dir, prefix string, made *int) (moved []string, err err
 		}
 		names, err := again.f.Readdirnames(batch)
 		if cerr := again.Close(); len(names) == 0 || cerr != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return moved, errors.Join(err, cerr)
