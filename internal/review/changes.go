@@ -125,7 +125,9 @@ func (r *Review) changes() (all []Change, err error) {
 	if (upInfo.Perm^lowInfo.Perm)&0o777 != 0 {
 		c := Change{Path: ".", Kind: Mode, Dir: true, perm: upInfo.Perm, low: lowInfo, there: true, up: upInfo}
 		c.Conflict = r.conflict(lowInfo)
-		w.add(c, "")
+		if err := w.add(c, ""); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.dir(level{up: up, low: low}); err != nil {
 		return nil, err
@@ -234,17 +236,18 @@ func (w *walk) entry(l level, name string) error {
 		return w.link(l, name, c)
 	case subtree.File:
 		return w.file(l, name, c)
+	default:
+		c.Kind, c.Refused = kindOf(c), "it is a device, a pipe or a socket"
+		return w.add(c, join(l.place, name))
 	}
-	c.Kind, c.Refused = kindOf(c, Added), "it is a device, a pipe or a socket"
-	return w.add(c, join(l.place, name))
 }
 
-// kindOf is fresh where nothing stands, else Type.
-func kindOf(c Change, fresh Kind) Kind {
+// kindOf is Added where nothing stands, else Type.
+func kindOf(c Change) Kind {
 	if c.there {
 		return Type
 	}
-	return fresh
+	return Added
 }
 
 // replaced finds outside changes in a directory that something else takes the place of.
@@ -275,7 +278,7 @@ func (w *walk) within(d *subtree.Dir, name string, c *Change, depth int) error {
 	sub, err := d.Open(name)
 	if err != nil {
 		c.Refused = reason(err)
-		return nil //nolint:nilerr // it is said of the change
+		return nil // it is said of the change
 	}
 	defer sub.Close() //nolint:errcheck // nothing was written
 	names, err := sub.Names(maxChanges)
@@ -308,7 +311,7 @@ func (w *walk) directory(l level, name string, c Change) error {
 	next := level{path: c.Path, place: place, opaque: l.opaque, depth: l.depth + 1}
 	up, err := l.up.Open(name)
 	if err != nil || next.depth > maxDepth {
-		c.Kind, c.Refused = kindOf(c, Added), fmt.Sprintf("it is more than %d directories deep", maxDepth)
+		c.Kind, c.Refused = kindOf(c), fmt.Sprintf("it is more than %d directories deep", maxDepth)
 		if err != nil {
 			c.Refused = reason(err)
 		}
@@ -316,7 +319,7 @@ func (w *walk) directory(l level, name string, c Change) error {
 	}
 	defer up.Close() //nolint:errcheck // nothing was written
 	if why := closed(up); why != "" {
-		c.Kind, c.Refused = kindOf(c, Added), why
+		c.Kind, c.Refused = kindOf(c), why
 		if c.low.Kind == subtree.Directory {
 			c.Kind = Mode
 		}
@@ -415,10 +418,10 @@ func (w *walk) link(l level, name string, c Change) error {
 func (w *walk) file(l level, name string, c Change) error {
 	f, info, err := l.up.OpenFile(name)
 	if err != nil {
-		c.Kind, c.Refused = kindOf(c, Added), reason(err)
+		c.Kind, c.Refused = kindOf(c), reason(err)
 		return w.add(c, join(l.place, name))
 	}
-	defer f.Close() //nolint:errcheck // nothing was written
+	defer f.Close()
 	if l.marks && info.Size == 0 {
 		if _, mark, err := subtree.AttrOf(f, attrWhiteout); err != nil || mark {
 			if err != nil || !c.there {

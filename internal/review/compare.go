@@ -22,7 +22,7 @@ func equal(f *os.File, low *subtree.Dir, name string, c Change) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer g.Close() //nolint:errcheck // nothing was written
+	defer g.Close()
 	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {
 		n, aerr := io.ReadFull(f, a)
@@ -39,7 +39,7 @@ func equal(f *os.File, low *subtree.Dir, name string, c Change) (bool, error) {
 	}
 }
 
-func ended(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // coarse is the resolution of time stamps on file systems that keep no part of a
 // second: FAT keeps every other.
@@ -66,8 +66,7 @@ func reason(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "it cannot be read: permission denied"
 	}
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err
 	}
 	return "it cannot be read: " + err.Error()

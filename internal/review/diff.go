@@ -158,7 +158,7 @@ func sideOf(root *subtree.Dir, c Change, info subtree.Info) side {
 	if err != nil {
 		return side{note: reason(err)}
 	}
-	defer f.Close() //nolint:errcheck // nothing was written
+	defer f.Close()
 	return textOf(f)
 }
 

@@ -181,7 +181,7 @@ func (a *applier) fill(dir *subtree.Dir, temp string, c Change) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMoved, err)
 	}
-	defer f.Close() //nolint:errcheck // nothing was written
+	defer f.Close()
 	to, err := dir.Create(temp)
 	if err != nil {
 		return err

@@ -247,7 +247,7 @@ func play(t *testing.T, ar *txtar.Archive, result func(section int, got string))
 			}
 		case "apply":
 			s := Selection{}
-			for _, a := range strings.Fields(arg) {
+			for a := range strings.FieldsSeq(arg) {
 				switch a {
 				case "--force":
 					s.Force = true
