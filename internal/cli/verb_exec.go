@@ -142,7 +142,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error
 
 // boxError gives an error of launching its exit status.
 func boxError(err error) error {
-	var denied *launch.Denied
+	var denied *launch.DeniedError
 	switch {
 	case err == nil:
 		return nil

@@ -34,11 +34,11 @@ type Session interface {
 	RecordBox(ctx context.Context, server, ticket, box string, report any) error
 }
 
-// A Denied is the error of a launch that the gate did not allow.
-type Denied struct{ Ticket act.Ticket }
+// A DeniedError is the error of a launch that the gate did not allow.
+type DeniedError struct{ Ticket act.Ticket }
 
 // Error says why, as the gate put it.
-func (d *Denied) Error() string { return d.Ticket.Reason }
+func (d *DeniedError) Error() string { return d.Ticket.Reason }
 
 // Options say how to launch. Session and Tier are required.
 type Options struct {
@@ -60,7 +60,7 @@ type Running struct {
 // Start has s decided, builds its box and starts its program. Argv[0] and all paths
 // of s may be given as a person writes them; the resolved ones are used.
 //
-// The error is a *Denied, or wraps sandbox.ErrNotBuilt or sandbox.ErrNotFound; in
+// The error is a *DeniedError, or wraps sandbox.ErrNotBuilt or sandbox.ErrNotFound; in
 // each case nothing was run.
 func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	if len(s.Argv) == 0 {
@@ -78,7 +78,7 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 		return nil, fmt.Errorf("deciding about %s: %w", s.Argv[0], err)
 	}
 	if t.Verdict != act.Allow {
-		return nil, &Denied{t}
+		return nil, &DeniedError{t}
 	}
 	s, err = granted(s, t)
 	if err == nil {
@@ -124,6 +124,7 @@ func checkText(s sandbox.Spec) error {
 func asked(s sandbox.Spec) exec {
 	e := exec{Argv: s.Argv, Dir: s.WorkingDir(), Read: slices.Clone(s.ReadOnly), Write: slices.Clone(s.ReadWrite), Later: s.LaterWritable, Hide: s.Denied}
 	switch s.Workspace.Mode {
+	case sandbox.NoAccess:
 	case sandbox.ReadOnly:
 		e.Read = append(e.Read, s.Workspace.Path)
 	case sandbox.ReadWrite:
@@ -146,6 +147,7 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 	s.Argv, s.Dir = e.Argv, e.Dir
 	s.ReadOnly, s.ReadWrite = e.Read[:len(s.ReadOnly)], e.Write[:len(s.ReadWrite)]
 	switch s.Workspace.Mode {
+	case sandbox.NoAccess:
 	case sandbox.ReadOnly:
 		s.Workspace.Path = e.Read[len(s.ReadOnly)]
 	case sandbox.ReadWrite:

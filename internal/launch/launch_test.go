@@ -69,6 +69,7 @@ type ended struct{ sandbox.Box }
 func (ended) Wait() (sandbox.Exit, error) {
 	return sandbox.Exit{Cause: sandbox.CauseExit, Code: 3}, nil
 }
+
 func (ended) Denials() []sandbox.Denial { return []sandbox.Denial{{Op: "create", Object: "/w/.envrc"}} }
 func (ended) Stdin() io.WriteCloser     { return nil }
 
@@ -87,7 +88,7 @@ func TestOrder(t *testing.T) {
 		is   error
 	}{
 		"all well":                 {world{verdict: act.Allow}, nil, []string{"decide", "build", confirmed, "run", "finish"}, nil},
-		"denied":                   {world{}, nil, []string{"decide"}, &Denied{}},
+		"denied":                   {world{}, nil, []string{"decide"}, &DeniedError{}},
 		"no box":                   {world{verdict: act.Allow, tierErr: sandbox.ErrNotBuilt}, nil, []string{"decide", "build", "finish"}, sandbox.ErrNotBuilt},
 		"no program":               {world{verdict: act.Allow, tierErr: sandbox.ErrNotFound}, nil, []string{"decide", "build", "finish"}, sandbox.ErrNotFound},
 		"box not recorded":         {world{verdict: act.Allow, boxErr: full}, nil, []string{"decide", "build", confirmed, "finish"}, full},
@@ -102,7 +103,7 @@ func TestOrder(t *testing.T) {
 		if err == nil {
 			_, _, err = r.Finish(t.Context(), nil, nil, 0)
 		}
-		var denied *Denied
+		var denied *DeniedError
 		if is := errors.Is(err, c.is) || errors.As(err, &denied) && name == "denied"; !is || !slices.Equal(w.events, c.want) {
 			t.Errorf("%s: %q, %v\nwant %q, %v", name, w.events, err, c.want, c.is)
 		}
