@@ -69,7 +69,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 		defer master.Close()
 		spec.Stdin, spec.Stdout, spec.Stderr = slave, slave, slave
 		relay = func() error { return errors.Join(slave.Close(), pty.Relay(context.WithoutCancel(ctx), s.out, master)) }
-		defer slave.Close() //nolint:errcheck // closed already where it was used
+		defer slave.Close() // closed already where it was used
 	}
 	// A signal goes to the program in the box, which may have something to finish.
 	r, err := launch.Start(context.WithoutCancel(ctx), o, spec)

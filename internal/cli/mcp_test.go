@@ -9,10 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"ringfence/internal/sandbox/native"
 	"strings"
 	"syscall"
 	"testing"
+
+	"ringfence/internal/sandbox/native"
 )
 
 // TestMain lets the test binary be ringfence when it is called with a verb.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"ringfence/internal/launch"
 	"ringfence/internal/review"
@@ -40,14 +41,15 @@ func (s *streams) endReview(r *review.Review) error {
 		s.say("what was changed is kept in review %s", r.ID)
 		return err
 	}
-	text := plural(uint64(len(all)), "change waits", "changes wait") + " in review " + r.ID + "; the workspace is as it was\n"
+	var text strings.Builder
+	text.WriteString(plural(uint64(len(all)), "change waits", "changes wait") + " in review " + r.ID + "; the workspace is as it was\n")
 	for i, c := range all {
 		if i == summaryChanges {
-			text += "  … and " + plural(uint64(len(all)-i), "more", "more") + ": ringfence review list " + r.ID + "\n"
+			text.WriteString("  … and " + plural(uint64(len(all)-i), "more", "more") + ": ringfence review list " + r.ID + "\n")
 			break
 		}
-		text += changeLine(c)
+		text.WriteString(changeLine(c))
 	}
-	s.say("%s  see it:      ringfence review diff %[2]s\n  take it:     ringfence review apply %[2]s\n  give it up:  ringfence review discard %[2]s", text, r.ID)
+	s.say("%s  see it:      ringfence review diff %[2]s\n  take it:     ringfence review apply %[2]s\n  give it up:  ringfence review discard %[2]s", text.String(), r.ID)
 	return nil
 }

@@ -32,7 +32,7 @@ func newDoctor(s *streams) *cobra.Command {
 			"what did not, and what would have to be done. What is said was tried just now.",
 		Annotations: exits(status{codeFailed, "the configured tier does not hold here"}),
 		RunE: func(c *cobra.Command, _ []string) error {
-			d, err := diagnose(c.Context(), s)
+			d, err := diagnose(c.Context())
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func newDoctor(s *streams) *cobra.Command {
 	}
 }
 
-func diagnose(ctx context.Context, s *streams) (diagnosis, error) {
+func diagnose(ctx context.Context) (diagnosis, error) {
 	conf, from, err := settings()
 	if err != nil {
 		return diagnosis{}, err

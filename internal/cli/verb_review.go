@@ -79,19 +79,20 @@ func changeLine(c review.Change) string {
 	if c.Dir {
 		path += "/"
 	}
-	line := fmt.Sprintf("  %-8s  %s", c.Kind, desk.Visible(path, pathWidth))
+	var line strings.Builder
+	fmt.Fprintf(&line, "  %-8s  %s", c.Kind, desk.Visible(path, pathWidth))
 	for _, f := range c.Flags {
-		line += fmt.Sprintf("  [%s]", f)
+		fmt.Fprintf(&line, "  [%s]", f)
 	}
 	if c.Why != "" {
-		line += "  " + c.Why
+		line.WriteString("  " + c.Why)
 	}
 	for _, note := range []string{c.Conflict, c.Refused} {
 		if note != "" {
-			line += "\n            ! " + desk.Visible(note, pathWidth)
+			line.WriteString("\n            ! " + desk.Visible(note, pathWidth))
 		}
 	}
-	return line + "\n"
+	return line.String() + "\n"
 }
 
 const pathWidth = 1024 // bytes of a path that a line shows
