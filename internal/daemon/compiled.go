@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -79,7 +80,7 @@ func (c *compiled) find(key [32]byte) (found *compiling, mine bool) {
 		c.kept = c.kept[1:]
 	}
 	k := &compiling{key: key, done: make(chan struct{})}
-	c.kept = append(c.kept[:len(c.kept):len(c.kept)], k)
+	c.kept = append(slices.Clip(c.kept), k)
 	return k, true
 }
 

@@ -208,7 +208,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 func unopened(err error) error {
 	switch {
 	case errors.Is(err, ipc.ErrLocked): // who holds it is not the engine: we are
-		return fmt.Errorf("opening the ledger: %w: another process has it open: %v", ledger.ErrUnwritable, err)
+		return fmt.Errorf("opening the ledger: %w: another process has it open: %v", ledger.ErrUnwritable, err) //nolint:errorlint // not ErrLocked to callers
 	case errors.Is(err, ledger.ErrUnwritable), errors.Is(err, ledger.ErrTampered), errors.Is(err, ledger.ErrKey):
 		return fmt.Errorf("opening the ledger: %w", err)
 	}

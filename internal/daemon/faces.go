@@ -165,12 +165,14 @@ func (e *Engine) Decide(ctx context.Context, _ api.Caller, r act.Request) (act.T
 	if err == nil {
 		return t, nil
 	}
-	code := api.CodeInternal
+	var code api.Code
 	switch t.Code {
 	case act.CodeEvidence:
 		code = api.CodeUnavailable
 	case act.CodeSession:
 		code = api.CodeNoSession
+	default:
+		code = api.CodeInternal
 	}
 	return act.Ticket{}, api.Errorf(code, "%v", err)
 }

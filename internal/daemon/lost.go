@@ -108,7 +108,7 @@ func (e *Engine) reap(ctx context.Context) {
 func (e *Engine) settle(ctx context.Context) error {
 	for _, w := range e.allWaiting() {
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the next engine does it
 		}
 		if err := e.settleOne(context.WithoutCancel(ctx), w); err != nil {
 			return fmt.Errorf("adopting session %s: %w", w.file.ID, err)
@@ -169,7 +169,7 @@ func (e *Engine) due() (due []*waiting, next time.Time) {
 func (e *Engine) expire(ctx context.Context, due []*waiting) error {
 	for _, w := range due {
 		if ctx.Err() != nil {
-			return nil // the next engine does it
+			return nil //nolint:nilerr // the next engine does it
 		}
 		w.turn.Lock()
 		err := e.bury(context.WithoutCancel(ctx), w, "its client was gone")

@@ -61,7 +61,7 @@ type BoxRecord struct {
 	Report json.RawMessage `json:"report"` // the whole of it
 }
 
-// BoxFollows, as the Box of an OpenRequest, says that each effect of the session
+// BoxFollows is the Box of an OpenRequest that says that each effect of the session
 // gets a box of its own, which is on record before the effect starts.
 const BoxFollows = `"follows"`
 
