@@ -204,8 +204,9 @@ func (c *call) undecided(code act.Code) []byte {
 		return c.toolError(string(code), act.Ticket{}, errUnrecorded.Error())
 	case act.CodeSession:
 		return c.toolError(string(code), act.Ticket{}, errNoSession.Error())
+	default:
+		return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
 	}
-	return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
 }
 
 func (c *call) denied(t act.Ticket) []byte {

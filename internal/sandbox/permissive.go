@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 )
 
 // Permissive is t for an operator who chose that what cannot be boxed runs all the
@@ -20,11 +21,11 @@ type permissive struct {
 	warn      func(error)
 }
 
-// errConfirm marks an error of Spec.Confirm: the box was there, and whoever asked
+// confirmError marks an error of Spec.Confirm: the box was there, and whoever asked
 // for it does not want it.
-type errConfirm struct{ error }
+type confirmError struct{ error }
 
-func (e errConfirm) Unwrap() error { return e.error }
+func (e confirmError) Unwrap() error { return e.error }
 
 // Probe implements [Tier].
 func (p permissive) Probe(ctx context.Context) (Report, error) {
@@ -40,9 +41,7 @@ func (p permissive) loosened(r Report, why error) Report {
 	r.Permissive = true
 	r.Missing = append(r.Missing, p.Name())
 	evidence := map[string]string{p.Name(): why.Error()}
-	for layer, text := range r.Evidence {
-		evidence[layer] = text
-	}
+	maps.Copy(evidence, r.Evidence)
 	r.Evidence = evidence
 	return r
 }
@@ -55,12 +54,12 @@ func (p permissive) Start(ctx context.Context, s Spec) (Box, error) {
 	}
 	s.Confirm = func(r Report) error {
 		if err := confirm(r); err != nil {
-			return errConfirm{err}
+			return confirmError{err}
 		}
 		return nil
 	}
 	box, err := p.Tier.Start(ctx, s)
-	var refused errConfirm
+	var refused confirmError
 	if err == nil || !errors.Is(err, ErrNotBuilt) || errors.As(err, &refused) || ctx.Err() != nil || s.Validate() != nil {
 		return box, err
 	}

@@ -14,6 +14,7 @@ func (p Profile) Workspace() Mode {
 		return ReadOnly
 	case ProfileAgent, ProfileServer:
 		return ReadWrite
+	default:
+		return NoAccess
 	}
-	return NoAccess
 }

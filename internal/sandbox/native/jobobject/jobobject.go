@@ -64,8 +64,7 @@ type basicLimits struct {
 
 // ioCounters is IO_COUNTERS.
 type ioCounters struct {
-	readOperations, writeOperations, otherOperations uint64
-	readBytes, writtenBytes, otherBytes              uint64
+	_ [6]uint64 // operations, then bytes, that were read, written, other
 }
 
 // extendedLimits is JOBOBJECT_EXTENDED_LIMIT_INFORMATION.
@@ -80,9 +79,11 @@ type extendedLimits struct {
 
 // accounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
 type accounting struct {
-	totalUserTime, totalKernelTime           int64
-	periodUserTime, periodKernelTime         int64
-	pageFaults, total, active, terminatedBad uint32
+	_      [4]int64 // user and kernel time, in all and in this period
+	_      uint32   // page faults
+	_      uint32   // processes in all
+	active uint32
+	_      uint32 // processes that ended because of a limit
 }
 
 // Limits bound what the processes of a job use. A member that is not positive is no

@@ -22,15 +22,20 @@ func TestStructures(t *testing.T) {
 		got, want uintptr
 	}{
 		{"size of JOBOBJECT_BASIC_LIMIT_INFORMATION", unsafe.Sizeof(b), 64},
+		{"PerJobUserTimeLimit", unsafe.Offsetof(b.perJobUserTimeLimit), 8},
 		{"LimitFlags", unsafe.Offsetof(b.limitFlags), 16},
 		{"MinimumWorkingSetSize", unsafe.Offsetof(b.minimumWorkingSetSize), 24},
+		{"MaximumWorkingSetSize", unsafe.Offsetof(b.maximumWorkingSetSize), 32},
 		{"ActiveProcessLimit", unsafe.Offsetof(b.activeProcessLimit), 40},
 		{"Affinity", unsafe.Offsetof(b.affinity), 48},
 		{"PriorityClass", unsafe.Offsetof(b.priorityClass), 56},
+		{"SchedulingClass", unsafe.Offsetof(b.schedulingClass), 60},
 		{"size of IO_COUNTERS", unsafe.Sizeof(e.io), 48},
 		{"size of JOBOBJECT_EXTENDED_LIMIT_INFORMATION", unsafe.Sizeof(e), 144},
 		{"ProcessMemoryLimit", unsafe.Offsetof(e.processMemoryLimit), 112},
 		{"JobMemoryLimit", unsafe.Offsetof(e.jobMemoryLimit), 120},
+		{"PeakProcessMemoryUsed", unsafe.Offsetof(e.peakProcessMemoryUsed), 128},
+		{"PeakJobMemoryUsed", unsafe.Offsetof(e.peakJobMemoryUsed), 136},
 		{"size of JOBOBJECT_BASIC_ACCOUNTING_INFORMATION", unsafe.Sizeof(a), 48},
 		{"ActiveProcesses", unsafe.Offsetof(a.active), 40},
 	} {
@@ -49,8 +54,12 @@ func TestSettings(t *testing.T) {
 	}{
 		{"none", Limits{}, Settings{Flags: 0x2400, UI: 0xff}, "kill-on-close ui no-breakaway"},
 		{"unlimited", Limits{-1, -1, -1, -1}, Settings{Flags: 0x2400, UI: 0xff}, "kill-on-close ui no-breakaway"},
-		{"all", Limits{1 << 30, 512 << 20, 64, 30 * time.Second},
-			Settings{0x270a, 0xff, 64, 300_000_000, 512 << 20, 1 << 30}, "kill-on-close ui no-breakaway memory process-memory processes cpu"},
+		{
+			"all",
+			Limits{1 << 30, 512 << 20, 64, 30 * time.Second},
+			Settings{0x270a, 0xff, 64, 300_000_000, 512 << 20, 1 << 30},
+			"kill-on-close ui no-breakaway memory process-memory processes cpu",
+		},
 		{"a moment", Limits{CPU: 1}, Settings{Flags: 0x2402, UI: 0xff, ProcessTime: 1}, "kill-on-close ui no-breakaway cpu"},
 		{"many", Limits{Processes: 1 << 40}, Settings{Flags: 0x2408, UI: 0xff, Processes: 1<<32 - 1}, "kill-on-close ui no-breakaway processes"},
 	} {

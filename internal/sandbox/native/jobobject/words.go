@@ -28,10 +28,11 @@ func CommandLine(argv []string) (string, error) {
 	if strings.Contains(argv[0], `"`) {
 		return "", fmt.Errorf("program %q: no path has a quotation mark", argv[0])
 	}
-	line := `"` + argv[0] + `"`
+	words := []string{`"` + argv[0] + `"`}
 	for _, a := range argv[1:] {
-		line += " " + escape(a)
+		words = append(words, escape(a))
 	}
+	line := strings.Join(words, " ")
 	if n := len(utf16.Encode([]rune(line))) + 1; n > maxCommandLine {
 		return "", fmt.Errorf("the command line has %d characters, at most %d", n, maxCommandLine)
 	}
@@ -106,11 +107,11 @@ func Environment(env []string) ([]uint16, error) {
 // it too ([MS-DTYP] 2.5.1.1: S:(ML;OICI;NW;;;LW)). Without a label a thing counts as of
 // medium integrity.
 func Low(sddl string, dir bool) bool {
-	at := strings.Index(sddl, "S:")
-	if at < 0 {
+	_, sacl, ok := strings.Cut(sddl, "S:")
+	if !ok {
 		return false
 	}
-	for _, ace := range strings.Split(sddl[at+2:], "(")[1:] {
+	for _, ace := range strings.Split(sacl, "(")[1:] {
 		ace, _, ok := strings.Cut(ace, ")")
 		f := strings.Split(ace, ";")
 		if !ok || len(f) != 6 || f[0] != "ML" {

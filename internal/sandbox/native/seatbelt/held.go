@@ -1,6 +1,8 @@
 package seatbelt
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"ringfence/internal/act/places"
@@ -38,9 +40,7 @@ func (w *writer) hold() {
 		return
 	}
 	w.held = true
-	for layer, why := range lackReasons {
-		w.lacks[layer] = why
-	}
+	maps.Copy(w.lacks, lackReasons)
 	w.out.WriteString("\n; what the host runs later\n")
 	g := heldGroup{}
 	for p := range places.Patterns() {
@@ -85,21 +85,20 @@ func (w *writer) group(g heldGroup) {
 	if len(g.names) == 0 {
 		return
 	}
-	var but string
-	for _, f := range g.free {
-		but += " (require-not " + f + ")"
-	}
+	free := g.free
 	if g.grade != places.Always {
-		for _, f := range w.installed() {
-			but += " (require-not " + f + ")"
-		}
+		free = slices.Concat(free, w.installed())
+	}
+	var but strings.Builder
+	for _, f := range free {
+		but.WriteString(" (require-not " + f + ")")
 	}
 	write := func(operations string, filters []string) {
-		if but == "" {
+		if len(free) == 0 {
 			w.rule("deny", operations, filters...)
 			return
 		}
-		w.rule("deny", operations, "(require-all (require-any\n  "+strings.Join(filters, "\n  ")+")\n "+but+")")
+		w.rule("deny", operations, "(require-all (require-any\n  "+strings.Join(filters, "\n  ")+")\n "+but.String()+")")
 	}
 	write(writing, g.names)
 	// A directory that comes under such a name with all that is in it, or goes: making

@@ -175,7 +175,7 @@ func TestHeldAsPlacesSays(t *testing.T) {
 	const home, workspace = "/Users/me", "/Users/me/src/ws"
 	pool := []string{"a", "README.md", "src", "x.pub", "node_modules", "vendor", "main.go", "known_hosts", "config"}
 	for p := range places.Patterns() {
-		for _, n := range strings.Split(p.Names, "/") {
+		for n := range strings.SplitSeq(p.Names, "/") {
 			if n != "**" {
 				pool = append(pool, strings.ReplaceAll(n, "*", "x"))
 			}

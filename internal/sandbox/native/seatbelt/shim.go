@@ -18,7 +18,7 @@ const ShimAdvice = "it is a stub of the Xcode command-line tools, which looks fo
 	"use one from Homebrew (/opt/homebrew/bin), or that in /Library/Developer/CommandLineTools/usr/bin"
 
 // Shim reports whether the program at file, whose content is r, is a stub that starts
-// a developer tool: /usr/bin/git, make, clang, python3, …
+// a developer tool: /usr/bin/git, make, clang, python3 and the like.
 func Shim(file string, r io.ReaderAt) bool {
 	if path.Dir(file) != "/usr/bin" {
 		return false
