@@ -29,7 +29,7 @@ import (
 
 func main() {
 	native.Child()
-	container.Child(os.Args)
+	container.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -50,7 +50,7 @@ type row struct {
 	Without  string // why it was not run
 }
 
-func command(ctx context.Context, args []string, out, progress io.Writer) error {
+func command(ctx context.Context, args []string, out, progress io.Writer) (err error) {
 	flags := flag.NewFlagSet("boxes", flag.ContinueOnError)
 	file := flags.String("o", "", "also write the tables between the marks in `FILE`")
 	only := flags.String("run", "", "only the cases whose id and name match `REGEXP`")
@@ -67,7 +67,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	self, err := copySelf(dir)
 	if err != nil {
 		return err
@@ -77,20 +77,18 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		if *one != "" && *one != w.Name {
 			continue
 		}
-		fmt.Fprintln(progress, "boxes:", w.Name)
 		r := row{way: w}
-		began := time.Now()
-		if r.Without = w.unavailable(); r.Without == "" {
-			if err := r.start(ctx, self, dir, *only, progress); err != nil {
-				return fmt.Errorf("%s: %w", w.Name, err)
-			}
+		if err := r.run(ctx, self, dir, *only, progress); err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		r.Took = time.Since(began)
 		rows = append(rows, r)
+		text := r.broken()
 		if *answers {
-			r.printAnswers(out)
+			text = r.answers() + text
 		}
-		r.printBroken(out)
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
 	}
 	if _, err := io.WriteString(out, table(rows)); err != nil {
 		return err
@@ -101,13 +99,24 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 		}
 	}
 	for _, r := range rows {
-		for _, o := range r.Outcomes {
-			if o.Verdict == boxtest.Broken {
-				return errBroken
-			}
+		if r.broken() != "" {
+			return errBroken
 		}
 	}
 	return nil
+}
+
+// run runs the suite, if this machine can have such boxes.
+func (r *row) run(ctx context.Context, self, dir, only string, progress io.Writer) error {
+	if _, err := fmt.Fprintln(progress, "boxes:", r.Name); err != nil {
+		return err
+	}
+	began := time.Now()
+	defer func() { r.Took = time.Since(began) }()
+	if r.Without = r.unavailable(); r.Without != "" {
+		return nil
+	}
+	return r.start(ctx, self, dir, only, progress)
 }
 
 // copySelf puts this program where every user can run it.
@@ -117,7 +126,8 @@ func copySelf(dir string) (string, error) {
 		return "", err
 	}
 	self := filepath.Join(dir, "boxes")
-	return self, errors.Join(os.Chmod(dir, 0o755), os.WriteFile(self, program, 0o755))
+	err = os.Chmod(dir, 0o755) //nolint:gosec // G302: ordinary users run what is in it
+	return self, errors.Join(err, os.WriteFile(self, program, 0o755)) //nolint:gosec // G306: the same
 }
 
 // within runs the suite in this process.

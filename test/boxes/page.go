@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,20 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox/boxtest"
+	"ringfence/internal/sys/atomicfile"
 )
 
-func (r row) printBroken(out io.Writer) {
+// broken says what went wrong.
+func (r row) broken() string {
+	var b strings.Builder
 	for _, o := range r.Outcomes {
 		if o.Verdict == boxtest.Broken {
-			fmt.Fprintf(out, "%s: %s: %s\n\t%s\n", r.Name, o.Class, o, strings.Join(o.Why, "\n\t"))
+			fmt.Fprintf(&b, "%s: %s: %s\n\t%s\n", r.Name, o.Class, o, strings.Join(o.Why, "\n\t"))
 		}
 	}
+	return b.String()
 }
 
-func (r row) printAnswers(out io.Writer) {
+// answers says what the kernel answered.
+func (r row) answers() string {
+	var b strings.Builder
 	for _, o := range r.Outcomes {
-		fmt.Fprintf(out, "%s: %s: %s in %v; %s\n\t%s\n", r.Name, o, o.Verdict, o.Took.Round(time.Millisecond), o.Report, strings.Join(slices.Concat(o.Answers, o.Why), "\n\t"))
+		fmt.Fprintf(&b, "%s: %s: %s in %v; %s\n\t%s\n", r.Name, o, o.Verdict, o.Took.Round(time.Millisecond), o.Report, strings.Join(slices.Concat(o.Answers, o.Why), "\n\t"))
 	}
+	return b.String()
 }
 
 // table is the table of tiers and classes, as markdown.
@@ -135,5 +141,5 @@ func writeBetween(file, text string) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no marks %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	return os.WriteFile(file, slices.Concat(before, []byte(begin), []byte(text), []byte(end), after), 0o644)
+	return atomicfile.Write(file, slices.Concat(before, []byte(begin), []byte(text), []byte(end), after), 0o644)
 }

@@ -76,12 +76,15 @@ const (
 )
 
 // start runs the suite in a process of its own, whose worlds are in dir.
-func (r *row) start(ctx context.Context, self, dir, only string, progress io.Writer) error {
+func (r *row) start(ctx context.Context, self, dir, only string, progress io.Writer) (err error) {
 	temp := filepath.Join(dir, strconv.Itoa(len(r.Name))+"-worlds")
-	if err := errors.Join(os.Mkdir(temp, 0o755), os.Chmod(temp, 0o755)); err != nil {
+	if err := os.Mkdir(temp, 0o700); err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	if err := os.Chmod(temp, 0o755); err != nil { //nolint:gosec // G302: ordinary users have the worlds in it
+		return err
+	}
 	cmd := exec.CommandContext(ctx, self, "-inside", r.Name, "-run", only)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	cmd.Dir = "/"
