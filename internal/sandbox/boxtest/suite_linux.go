@@ -35,7 +35,8 @@ func newSuite(ctx context.Context, tier sandbox.Tier, o Options) (*suite, error)
 	if s.dir, err = os.MkdirTemp(o.Dir, "bxsuite-"); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Chmod(s.dir, 0o755), s.compile(ctx), s.layBait()); err != nil {
+	err = os.Chmod(s.dir, 0o755) //nolint:gosec // G302: boxes of other users start the probe in it
+	if err := errors.Join(err, s.compile(ctx), s.layBait()); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -44,7 +45,7 @@ func newSuite(ctx context.Context, tier sandbox.Tier, o Options) (*suite, error)
 // compile makes the probe from its sources.
 func (s *suite) compile(ctx context.Context) error {
 	src := filepath.Join(s.dir, "src")
-	if err := os.Mkdir(src, 0o755); err != nil {
+	if err := os.Mkdir(src, 0o700); err != nil {
 		return err
 	}
 	names, err := fs.Glob(sources, "testdata/*")
@@ -73,7 +74,8 @@ func (s *suite) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.Chmod(s.probe, 0o755), put(s.setID, string(program), 0o755), os.Chmod(s.setID, 0o755|fs.ModeSetuid))
+	err = os.Chmod(s.probe, 0o755) //nolint:gosec // G302: boxes of other users start it
+	return errors.Join(err, put(s.setID, string(program), 0o755), os.Chmod(s.setID, 0o755|fs.ModeSetuid))
 }
 
 // layBait opens a descriptor without the flag that closes it in programs.

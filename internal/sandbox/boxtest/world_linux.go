@@ -56,7 +56,8 @@ func (s *suite) newWorld(ctx context.Context, r run) (*world, error) {
 	w.root = filepath.Join(s.dir, w.mark)
 	err := w.makeTrees(r.World, s.o.Image || slices.Contains(r.World, "owner"))
 	if err == nil {
-		err = errors.Join(os.Mkdir(w.path("ro/bin"), 0o755), os.Link(s.probe, w.path("ro/bin/"+w.mark)))
+		err = os.Mkdir(w.path("ro/bin"), 0o755) //nolint:gosec // G301: boxes of other users start what is in it
+		err = errors.Join(err, os.Link(s.probe, w.path("ro/bin/"+w.mark)))
 	}
 	if err == nil && slices.Contains(r.World, "setuid") {
 		err = os.Link(s.setID, w.path("ws/setuid"))
@@ -130,7 +131,7 @@ func (w *world) makeTrees(extra []string, owned bool) error {
 		}
 	}
 	err := errors.Join(
-		makeAll(w.root, "run"), os.Chmod(w.path("ws/script"), 0o777), os.Chmod(w.path("out/home/.local/bin/x"), 0o777),
+		makeAll(w.root, "run"), open(w.path("ws/script")), open(w.path("out/home/.local/bin/x")),
 		os.Symlink(w.path("out/file"), w.path("ws/link-file")), os.Symlink(w.path("out/dir"), w.path("ws/link-dir")),
 		os.Symlink("../out/file", w.path("ws/link-up")), os.Symlink("file", w.path("out/link")))
 	if owned && os.Getuid() == 0 {
@@ -165,11 +166,16 @@ func makeAll(root, rel string) error {
 }
 
 func mkdir(dir string) error {
-	err := os.Mkdir(dir, 0o777)
+	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
-	return errors.Join(err, os.Chmod(dir, 0o777))
+	return errors.Join(err, open(dir))
+}
+
+// open lets everybody do everything with a file, so that only the box can refuse it.
+func open(name string) error {
+	return os.Chmod(name, 0o777) //nolint:gosec // G302: that is the point
 }
 
 // start starts the process of the world and reads what it says of itself.
