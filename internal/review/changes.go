@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -355,7 +356,7 @@ func (w *walk) directory(l level, name string, c Change) error {
 		}
 		if (c.perm^c.low.Perm)&0o777 != 0 {
 			c.Kind = Mode
-			if w.done[c.Path] == begun {
+			if w.done[c.Path] == begun || w.appliedIn(c.Path) {
 				c.Conflict = "" // its time is that of what was applied in it
 			}
 		}
@@ -366,6 +367,17 @@ func (w *walk) directory(l level, name string, c Change) error {
 		}
 	}
 	return w.dir(next)
+}
+
+// appliedIn reports whether something was applied in the directory at p, or begun to
+// be.
+func (w *walk) appliedIn(p string) bool {
+	for done, what := range w.done {
+		if path.Dir(done) == p && (what == begun || what == wasApplied) {
+			return true
+		}
+	}
+	return false
 }
 
 // closed says why what is in d cannot be looked at, or "": one may be allowed to list
