@@ -118,7 +118,9 @@ func (b *builder) filters() error {
 	return nil
 }
 
-// limits are the resource limits of each process of a box, soft and hard alike.
+// limits are the resource limits of each process of a box, soft and hard alike. That
+// of processes is one of the box: the kernel counts them by user within a user
+// namespace (kernel/ucount.c; Linux 5.14).
 func limits(l sandbox.Limits) []limit {
 	all := []limit{{"core", unix.RLIMIT_CORE, coreSize()}}
 	add := func(name string, resource int, value int64) {
