@@ -244,7 +244,7 @@ func cutJournal(t *rapid.T, r *Review) {
 	}
 	var kept strings.Builder
 	for line := range strings.Lines(string(raw)) {
-		if strings.HasPrefix(line, begun) {
+		if strings.HasPrefix(line, begun) || strings.HasPrefix(line, clean) { // noted before anything is touched
 			kept.WriteString(line)
 		}
 	}
