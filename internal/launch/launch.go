@@ -145,6 +145,7 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 		return s, fmt.Errorf("%w: the ticket is not about this command", sandbox.ErrNotBuilt)
 	}
 	s.Argv, s.Dir = e.Argv, e.Dir
+	s.Decided = slices.Concat(e.Read, e.Write)
 	s.ReadOnly, s.ReadWrite = e.Read[:len(s.ReadOnly)], e.Write[:len(s.ReadWrite)]
 	switch s.Workspace.Mode {
 	case sandbox.NoAccess:

@@ -151,3 +151,15 @@ func TestNotUTF8(t *testing.T) {
 		}
 	}
 }
+
+// TestDecidedPaths: L2, also for a tier that follows links: it is told what was decided
+// on as it is.
+func TestDecidedPaths(t *testing.T) {
+	w := world{verdict: act.Allow, bytes: `{"argv":["/bin/make"],"dir":"/real/w","read":["/real/r"],"write":["/real/w"]}`}
+	if _, err := Start(t.Context(), Options{Session: &w, Tier: &w}, spec()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/real/r", "/real/w"}; !slices.Equal(w.spec.Decided, want) {
+		t.Errorf("decided: %q", w.spec.Decided)
+	}
+}

@@ -71,6 +71,9 @@ func (b Boxes) confine(spec *sandbox.Spec, s Server) error {
 		if err != nil {
 			return err
 		}
+		if real == tree {
+			spec.Decided = append(spec.Decided, tree) // no server replaces it from now on
+		}
 		if err := b.checkOwn(real); err != nil {
 			return err
 		}

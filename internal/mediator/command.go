@@ -103,7 +103,7 @@ func (b Boxes) commandSpec(s Server, t act.Ticket, c command) (sandbox.Spec, err
 	spec := sandbox.Spec{
 		Argv: argv, Env: b.commandEnvironment(s, path), Dir: c.Dir, Profile: s.Ringfence.Profile,
 		Workspace: sandbox.Workspace{Path: c.Workspace, Mode: sandbox.ReadOnly},
-		Denied:    t.Filter.LeaveOut, Limits: sandbox.Limits{Output: sandbox.Unlimited}, // see kept
+		Decided:   []string{c.Workspace}, Denied: t.Filter.LeaveOut, Limits: sandbox.Limits{Output: sandbox.Unlimited}, // see kept
 	}
 	if s.Ringfence.Workspace == sandbox.ReadWrite {
 		spec.Workspace.Mode = sandbox.ReadWrite

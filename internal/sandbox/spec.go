@@ -85,6 +85,10 @@ type Spec struct {
 	// Where a tier cannot make a path vanish, an empty thing that cannot be opened
 	// or written stands in its place. A path that does not exist is no error.
 	Denied []string
+	// Decided are those of the workspace and the lists above that were decided on as
+	// the real paths they are: a symbolic link in one, which somebody has made since, is
+	// an error.
+	Decided []string
 	// LaterWritable lets the box make, change and remove, in what is writable,
 	// files that the host will execute later (the class "runs-later" of package
 	// places: git hooks and configuration, shell start-up files, settings of
@@ -185,6 +189,16 @@ func (s Spec) WorkingDir() string {
 		return s.Workspace.Path
 	}
 	return string(filepath.Separator)
+}
+
+// Real returns where the path leads when the box is built. It is an error if a path
+// that was decided on leads somewhere else.
+func (s Spec) Real(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil && real != path && slices.Contains(s.Decided, path) {
+		return "", fmt.Errorf("%s leads to %s now, which is not what was decided on", path, real)
+	}
+	return real, err
 }
 
 // What a Spec may hold at most: more than any kernel or any use of ours takes.

@@ -28,12 +28,12 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: take it read-only, allow files that run later to be changed, or use the tier native", s.ReadWrite[0])
 	}
 	for _, path := range s.ReadWrite {
-		if err := p.show(path, false); err != nil {
+		if err := p.show(s, path, false); err != nil {
 			return err
 		}
 	}
 	for _, path := range s.ReadOnly {
-		if err := p.show(path, true); err != nil {
+		if err := p.show(s, path, true); err != nil {
 			return err
 		}
 	}
@@ -63,8 +63,8 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 }
 
 // show adds path, with its links resolved, at its own name.
-func (p *plan) show(path string, readOnly bool) error {
-	source, err := filepath.EvalSymlinks(path)
+func (p *plan) show(s sandbox.Spec, path string, readOnly bool) error {
+	source, err := s.Real(path)
 	if err != nil {
 		return fmt.Errorf("making a path visible: %w", err)
 	}

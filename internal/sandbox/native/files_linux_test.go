@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -198,6 +199,33 @@ func TestWorkspaceBeneathVarTmp(t *testing.T) {
 		}, nil)
 		if err != nil || string(out.Stdout) != ws+"\n" {
 			t.Errorf("%q, %v; want %s", out.Stdout, err, ws)
+		}
+	}
+}
+
+// TestDecidedPathBecomesLink: what was a directory when it was decided on, and is a link
+// when the box is built, is not followed; without a decision it is.
+func TestDecidedPathBecomesLink(t *testing.T) {
+	for kind, tier := range kinds {
+		d := dir(t)
+		other := dir(t)
+		link := d + "/tree"
+		if err := errors.Join(os.WriteFile(other+"/secret", []byte("swordfish"), 0o644), os.Symlink(other, link)); err != nil {
+			t.Fatal(err)
+		}
+		for mode, s := range map[string]sandbox.Spec{
+			"readable":  {ReadOnly: []string{link}},
+			"writable":  {ReadWrite: []string{link}},
+			"workspace": {Workspace: sandbox.Workspace{Path: link, Mode: sandbox.ReadOnly}},
+		} {
+			s.Argv, s.Dir, s.LaterWritable = sh("cat "+other+"/secret").Argv, "/", true
+			if out := run(t, tier, s, ""); string(out.Stdout) != "swordfish" {
+				t.Errorf("%s, %s: %q %q", kind, mode, out.Stdout, out.Stderr)
+			}
+			s.Decided = []string{link}
+			if _, err := tier.Start(t.Context(), s); !errors.Is(err, sandbox.ErrNotBuilt) || !strings.Contains(err.Error(), "not what was decided on") {
+				t.Errorf("%s, %s: %v", kind, mode, err)
+			}
 		}
 	}
 }

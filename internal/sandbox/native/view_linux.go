@@ -98,7 +98,7 @@ func (v *view) addNamed(s sandbox.Spec) error {
 		all = append(all, entry{"denied path", p, sandbox.NoAccess})
 	}
 	for _, e := range all {
-		real, err := filepath.EvalSymlinks(e.path)
+		real, err := s.Real(e.path)
 		if e.mode == sandbox.NoAccess && errors.Is(err, fs.ErrNotExist) {
 			continue // what is not there need not be hidden
 		}
