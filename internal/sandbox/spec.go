@@ -142,7 +142,7 @@ var defaults = map[Profile]Limits{
 		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20,
 		Output: 1 << 20, Descriptors: 64, Processes: 64,
 	},
-	ProfileAgent:  {},
+	ProfileAgent:  {Processes: 4096},
 	ProfileServer: {Memory: 1 << 30, Descriptors: 256},
 	ProfileCode:   {Wall: 30 * time.Second, Memory: 512 << 20, Output: 1 << 20, Descriptors: 64},
 }
