@@ -81,7 +81,7 @@ fuzz: ## each fuzzer for T (make fuzz T=60s)
 	scripts/fuzz.sh $(T)
 
 bench: ## figures beside those of others; writes docs/bench.md
-	scripts/need.sh $(GO) run ./test/bench -o docs/bench.md
+	CGO_ENABLED=0 scripts/need.sh --peers scripts/engines.sh $(GO) run ./test/bench -o docs/bench.md
 
 crash: ## 1,000 kills of engine and clients at random moments
 	RINGFENCE_CRASH_ROUNDS=1000 $(GO) test -count=1 -v -timeout 4h -run '^TestCrash$$' ./test/crash

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Usage: scripts/need.sh COMMAND [ARGUMENT…]
+# Usage: scripts/need.sh [--peers] COMMAND [ARGUMENT…]
 #
 # Installs what the tests need, outside this tree, and runs COMMAND with
 #
 #   RINGFENCE_TEST_NODE_DIR   a directory whose node_modules/.bin holds node (22 or
 #                             newer), the MCP servers and the agents of test/npm
+#   RINGFENCE_TEST_PEERS_DIR  with --peers, for the bench: the same with the sandboxes
+#                             of test/npm/peers, 450 MB
 #
 # What cannot be installed is named before and after COMMAND, with the suites that
 # are skipped for it and how to get it; with CI=true it is an error.
@@ -13,6 +15,11 @@ cd "$(dirname "$0")/.."
 
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/ringfence-tests
 missing=()
+peers=false
+if [ "${1:-}" = --peers ]; then
+	peers=true
+	shift
+fi
 
 # apt PACKAGE… installs Debian packages where it may.
 apt() {
@@ -30,19 +37,52 @@ command_or_apt() {
 	return 1
 }
 
+# packages FOLDER DIRECTORY installs the npm packages that FOLDER pins.
+packages() {
+	cp "$1/package.json" "$1/package-lock.json" "$2"
+	echo "need: installing the npm packages of $1" >&2
+	# Install scripts are off, because npm 11 asks about them; the one that matters
+	# is run by node_dir.
+	(cd "$2" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
+}
+
+# keep TEMPORARY DIRECTORY makes the one the other, when all is in it.
+keep() {
+	touch "$1/complete"
+	if [ -e "$2" ]; then # another run was faster
+		rm -rf "$1"
+	else
+		mv "$1" "$2"
+	fi
+}
+
+# key FOLDER prints what names the packages that FOLDER pins.
+key() { cat "$1/package.json" "$1/package-lock.json" | cksum | tr ' ' -; }
+
+# peers_dir prints the directory of the sandboxes, which it fills if need be.
+peers_dir() {
+	local dir temp
+	dir=$cache/peers-$(key test/npm/peers)
+	if [ ! -e "$dir/complete" ]; then
+		mkdir -p "$cache"
+		temp=$(mktemp -d "$cache/peers.XXXXXXXX")
+		if ! packages test/npm/peers "$temp"; then
+			rm -rf "$temp"
+			return 1
+		fi
+		keep "$temp" "$dir"
+	fi
+	[ -e "$dir/complete" ] && echo "$dir"
+}
+
 # node_dir prints the directory of the npm packages, which it fills if need be.
 node_dir() {
-	local key dir temp bin
-	key=$(cat test/npm/package.json test/npm/package-lock.json | cksum | tr ' ' -)
-	dir=$cache/npm-$key
+	local dir temp bin
+	dir=$cache/npm-$(key test/npm)
 	if [ ! -e "$dir/complete" ]; then
 		mkdir -p "$cache"
 		temp=$(mktemp -d "$cache/npm.XXXXXXXX")
-		cp test/npm/package.json test/npm/package-lock.json "$temp"
-		echo "need: installing the npm packages of test/npm" >&2
-		# Install scripts are off, because npm 11 asks about them; the one that
-		# matters runs below.
-		if ! (cd "$temp" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2); then
+		if ! packages test/npm "$temp"; then
 			rm -rf "$temp"
 			return 1
 		fi
@@ -58,12 +98,7 @@ node_dir() {
 			rm -rf "$temp"
 			return 1
 		fi
-		touch "$temp/complete"
-		if [ -e "$dir" ]; then # another run was faster
-			rm -rf "$temp"
-		else
-			mv "$temp" "$dir"
-		fi
+		keep "$temp" "$dir"
 	fi
 	[ -e "$dir/complete" ] && echo "$dir"
 }
@@ -85,6 +120,18 @@ if command_or_apt npm npm "test/e2e (real MCP servers, Claude Code)"; then
 	else
 		missing+=("the npm packages of test/npm (is the registry in reach?) for test/e2e (real MCP servers, Claude Code)")
 	fi
+	if $peers; then
+		if RINGFENCE_TEST_PEERS_DIR=$(peers_dir); then
+			export RINGFENCE_TEST_PEERS_DIR
+		else
+			missing+=("the npm packages of test/npm/peers (is the registry in reach?) for the bench (srt, codex)")
+		fi
+	fi
+fi
+if $peers; then
+	command_or_apt bwrap bubblewrap "the bench (bubblewrap, srt)" || true
+	command_or_apt socat socat "the bench (srt)" || true
+	command_or_apt rg ripgrep "the bench (srt)" || true
 fi
 warn
 if [ "${CI:-}" = true ] && [ ${#missing[@]} -gt 0 ]; then

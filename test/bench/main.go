@@ -22,10 +22,12 @@ import (
 	"syscall"
 	"time"
 
+	"ringfence/internal/sandbox/native"
 	"ringfence/test/rig"
 )
 
 func main() {
+	native.Child() // does not return in the stage of a box
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -40,9 +42,12 @@ type bench struct {
 	bin   string  // the program
 	idle  string  // a Go program that does nothing
 	node  string  // folder of the npm packages, "" for none
+	peers string  // folder of those of other sandboxes, "" for none
 	dir   string  // for what is measured in this process
 	scale float64 // of all counts; 1 for figures
 	rows  []row
+
+	progress io.Writer
 }
 
 // A group measures rows that share what has to be set up for them.
@@ -62,6 +67,7 @@ var groups = []group{
 	{"compile", compiles},
 	{"start", starts},
 	{"memory", memory},
+	{"boxes", boxes},
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
@@ -76,7 +82,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	b := &bench{scale: *scale, node: os.Getenv("RINGFENCE_TEST_NODE_DIR")}
+	b := &bench{
+		scale: *scale, node: os.Getenv("RINGFENCE_TEST_NODE_DIR"), peers: os.Getenv("RINGFENCE_TEST_PEERS_DIR"), progress: progress,
+	}
 	if b.dir, err = os.MkdirTemp("", "rfbench"); err != nil {
 		return err
 	}
@@ -109,5 +117,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 
 // times is how often something is done, at least a few times.
 func (b *bench) times(n int) int { return max(4, int(float64(n)*b.scale)) }
+
+// leftOut says which rows there are not, and why.
+func (b *bench) leftOut(format string, a ...any) {
+	_, _ = fmt.Fprintf(b.progress, "  left out: "+format+"\n", a...) // the rows that there are count more
+}
 
 func (b *bench) add(r row) { b.rows = append(b.rows, r) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -85,6 +86,26 @@ func timed(s *series, f func() error) error {
 	err := f()
 	*s = append(*s, time.Since(start))
 	return err
+}
+
+// startsInTurn does two things in turn, n turns each, and returns what each took each
+// time. What ends a thing is not timed. The first turn does not count.
+func startsInTurn(ctx context.Context, n int, ours, beside func() (end func() error, err error)) (a, b series, err error) {
+	things, took := []func() (func() error, error){ours, beside}, make([]series, 2)
+	for i := range n + 1 {
+		for k := range things {
+			o := (i + k) % len(things)
+			var end func() error
+			err := timed(&took[o], func() (err error) { end, err = things[o](); return err })
+			if end != nil {
+				err = errors.Join(err, end())
+			}
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return took[0][1:], took[1][1:], nil
 }
 
 // A crowd is what many callers did at once.

@@ -84,21 +84,16 @@ func readyRows(ctx context.Context, b *bench, h *rig.Home) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	// What is started is ended outside of what is timed.
-	var started *rig.MCP
-	end := func() (err error) {
-		if started != nil {
-			err = started.Close()
-		}
-		started = nil
-		return err
-	}
-	ready := func(tools bool, start func() (*rig.MCP, error)) func() error {
-		return func() (err error) {
-			if started, err = start(); err == nil && tools {
-				_, err = started.Tools(ctx)
+	ready := func(tools bool, start func() (*rig.MCP, error)) func() (func() error, error) {
+		return func() (func() error, error) {
+			m, err := start()
+			if err != nil {
+				return nil, err
 			}
-			return err
+			if tools {
+				_, err = m.Tools(ctx)
+			}
+			return m.Close, err
 		}
 	}
 	ours := func() (*rig.MCP, error) { return h.MCP(ctx, policy, servers) }
@@ -108,19 +103,12 @@ func readyRows(ctx context.Context, b *bench, h *rig.Home) (err error) {
 	for _, c := range []struct {
 		what  string
 		tools bool
-	}{{"mediator ready: initialize is answered", false}, {"mediator ready: its tools are listed", true}} {
-		var mine, theirs series
-		for range b.times(30) {
-			for _, o := range []struct {
-				took  *series
-				start func() (*rig.MCP, error)
-			}{{&mine, ours}, {&theirs, beside}} {
-				if err := errors.Join(timed(o.took, ready(c.tools, o.start)), end()); err != nil {
-					return fmt.Errorf("%s: %w", c.what, err)
-				}
-			}
+	}{{"mediator ready, its server in a box: initialize is answered", false}, {"mediator ready, its server in a box: its tools are listed", true}} {
+		mine, theirs, err := startsInTurn(ctx, b.times(30), ready(c.tools, ours), ready(c.tools, beside))
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
 		}
-		r := latency(c.what, mine, "the server started directly", theirs)
+		r := latency(c.what, mine, "the server started directly, no box", theirs)
 		if !c.tools {
 			r = r.within(mine.p50(), 20*time.Millisecond)
 		}
