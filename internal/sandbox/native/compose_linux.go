@@ -35,6 +35,7 @@ func (b *builder) think() error {
 		return err
 	}
 	p.hold = holdingOf(s, v, who)
+	b.holdSockets(&p.hold)
 	b.plan = p
 	if s.Stdin != nil {
 		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
@@ -47,10 +48,11 @@ func (b *builder) think() error {
 		}
 	} else {
 		p.nodes = v.sorted()
+		p.hold.private = privateOf(p.nodes)
 		if b.ids.outer >= 0 {
 			b.hideProcesses(p.nodes)
 		}
-		p.grants = grants(p.nodes, p.hold.on)
+		p.grants = grants(p.nodes, p.hold.names)
 	}
 	return b.filters()
 }
@@ -74,6 +76,9 @@ func holdingOf(s sandbox.Spec, v *view, who person) holding {
 		if n.kind == kindBind && n.write {
 			h.writable = append(h.writable, n.path)
 			live = live || n.upper == "" // of an overlay, nothing runs before it was applied
+			if n.upper != "" {
+				h.copied = append(h.copied, n.path)
+			}
 		}
 	}
 	for _, p := range s.Held {
@@ -82,8 +87,40 @@ func holdingOf(s sandbox.Spec, v *view, who person) holding {
 			h.held = append(h.held, real)
 		}
 	}
-	h.on = len(h.writable) > 0 && (!h.later && live || len(h.held) > 0)
+	h.names = len(h.writable) > 0 && (!h.later && live || len(h.held) > 0)
+	h.on = h.names
 	return h
+}
+
+// sockets reports whether the program can make sockets. They lead to the box itself, and
+// to what the Spec names.
+func (b *builder) sockets() bool {
+	return (b.wide() || b.spec.Network == sandbox.NetworkPolicy) && !b.plain
+}
+
+func (b *builder) wide() bool {
+	return b.spec.Profile == sandbox.ProfileAgent || b.spec.Profile == sandbox.ProfileServer
+}
+
+// holdSockets has the supervisor tell the sockets of the box from those of the host.
+func (b *builder) holdSockets(h *holding) {
+	if !b.sockets() {
+		return
+	}
+	h.on, h.sockets = true, true
+	if b.spec.Network == sandbox.NetworkPolicy {
+		h.reachable = append(h.reachable, realOf(b.spec.Egress))
+	}
+}
+
+// privateOf lists the file systems that are the box's own.
+func privateOf(nodes []node) (paths []string) {
+	for _, n := range nodes {
+		if n.kind == kindTmpfs {
+			paths = append(paths, n.path)
+		}
+	}
+	return paths
 }
 
 // realOf resolves the links of a path as far as it exists.
@@ -100,17 +137,15 @@ func realOf(path string) string {
 
 // filters makes the seccomp programs.
 func (b *builder) filters() error {
-	wide := b.spec.Profile == sandbox.ProfileAgent || b.spec.Profile == sandbox.ProfileServer
-	// They lead to the box itself, and to what the Spec names.
-	sockets := (wide || b.spec.Network == sandbox.NetworkPolicy) && !b.plain
+	sockets := b.sockets()
 	program, err := filter.Build(filter.Options{
-		Agent: wide, Namespaces: !b.plain, Hold: b.plan.hold.on,
+		Agent: b.wide(), Namespaces: !b.plain, Hold: b.plan.hold.names, Sockets: b.plan.hold.sockets,
 		Unix: sockets, Inet: sockets, RouteNetlink: sockets,
 	})
 	if err != nil {
 		return err
 	}
-	own, err := filter.Build(filter.Options{Init: true})
+	own, err := filter.Build(filter.Options{Init: true, Sockets: b.plan.hold.sockets})
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (b *builder) thinkPlain(p *plan, v *view) error {
 func (b *builder) plainGrant(n node) grant {
 	g := grant{path: n.path, access: landlock.Read | landlock.Execute}
 	switch {
-	case n.write && b.plan.hold.on:
+	case n.write && b.plan.hold.names:
 		g.own = landlock.Write
 	case n.write:
 		g.access |= landlock.Write

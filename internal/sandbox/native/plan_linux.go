@@ -77,11 +77,16 @@ type limit struct {
 
 // holding is what the supervisor of held names is told: see hold.Rules.
 type holding struct {
-	on       bool
-	writable []string
-	held     []string
-	later    bool
-	home     string
+	on        bool // there is a supervisor
+	names     bool // it stands in for the program in the writable trees
+	sockets   bool // it connects and binds for the program
+	writable  []string
+	copied    []string
+	held      []string
+	later     bool
+	home      string
+	private   []string
+	reachable []string
 }
 
 func (p *plan) visit(c *coder) {
@@ -104,10 +109,15 @@ func (p *plan) visit(c *coder) {
 	c.str(&p.program)
 	c.str(&p.own)
 	c.flag(&p.hold.on)
+	c.flag(&p.hold.names)
+	c.flag(&p.hold.sockets)
 	c.strs(&p.hold.writable)
+	c.strs(&p.hold.copied)
 	c.strs(&p.hold.held)
 	c.flag(&p.hold.later)
 	c.str(&p.hold.home)
+	c.strs(&p.hold.private)
+	c.strs(&p.hold.reachable)
 }
 
 func (n *node) visit(c *coder) {

@@ -22,6 +22,10 @@ var spaces = map[string]string{
 	"cgroup": sandbox.LayerCgroupNamespace,
 }
 
+// layerSockets is what keeps the program from services of the host whose sockets lie in
+// a tree that it sees.
+const layerSockets = "held-sockets"
+
 // layerHeld is what keeps the program from files that the host runs later.
 const layerHeld = "held-names"
 
@@ -47,9 +51,10 @@ func (b *builder) readBack() error {
 	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
-	if b.plan.hold.on {
+	r.sockets(b.plan.hold, b.setup)
+	if b.plan.hold.names {
 		r.r.Inferred = append(r.r.Inferred, layerHeld)
-		r.r.Evidence[layerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself"
+		r.r.Evidence[layerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself; nor is a file with names that may lie outside"
 		if b.setup.abi < landlockTSync {
 			r.r.Evidence[layerHeld] += "; pid 1, which stands in for them, is under its filter but not under Landlock"
 		}
@@ -66,6 +71,27 @@ func (b *builder) readBack() error {
 	b.box.report = r.r
 	return errors.Join(r.wrong...)
 }
+
+// sockets says how the sockets of the host are held back.
+func (r *reporter) sockets(h holding, s setup) {
+	if !h.sockets {
+		r.r.Evidence[layerSockets] = "the filter lets the program make no Unix sockets but connected pairs"
+		return
+	}
+	how := "the filter hands connect and bind to pid 1, which connects to sockets that the box bound, to those on its own file systems in memory"
+	if len(h.reachable) > 0 {
+		how += ", to " + strings.Join(h.reachable, " ")
+	}
+	how += ", and to nothing else by path; Unix datagram sockets cannot be made"
+	if s.abi >= landlockConnect {
+		how += "; Landlock refuses the program itself"
+	}
+	r.r.Inferred = append(r.r.Inferred, layerSockets)
+	r.r.Evidence[layerSockets] = how
+}
+
+// landlockConnect is the version of Landlock that holds back connections by path.
+const landlockConnect = 9
 
 // A reporter collects what was confirmed.
 type reporter struct {

@@ -176,8 +176,18 @@ const (
 	anyProtocol = 0
 )
 
+// heldCalls hands everything over where sockets are held.
+var heldCalls = check{clauses: []clause{{when: heldSockets, then: notify}}}
+
+// timeouts is all that pid 1 sets of a socket that it connects.
+var timeouts = check{
+	clauses:   []clause{{tests: []test{is(1, unix.SOL_SOCKET), is(2, unix.SO_SNDTIMEO)}, then: allow}},
+	otherwise: noSockOpt, text: "SO_SNDTIMEO",
+}
+
 var makingSockets = check{
 	clauses: []clause{
+		{when: unixSockets | heldSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: noType},
 		{when: unixSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET)}, then: allow},
 		{when: inetSockets, tests: []test{is(0, unix.AF_INET, unix.AF_INET6), masked(1, socketType, unix.SOCK_STREAM), is(2, anyProtocol, unix.IPPROTO_TCP)}, then: allow},
 		{when: inetSockets, tests: []test{is(0, unix.AF_INET, unix.AF_INET6), masked(1, socketType, unix.SOCK_DGRAM), is(2, anyProtocol, unix.IPPROTO_UDP)}, then: allow},
@@ -186,16 +196,17 @@ var makingSockets = check{
 		{when: routeNetlink, tests: []test{is(0, unix.AF_NETLINK)}, then: noProtocol},
 		{tests: []test{masked(1, socketType, unix.SOCK_RAW, unix.SOCK_PACKET)}, then: refused},
 	},
-	otherwise: noFamily, text: "by option: AF_UNIX; AF_INET and AF_INET6 as TCP and UDP; AF_NETLINK as NETLINK_ROUTE",
+	otherwise: noFamily, text: "by option: AF_UNIX; AF_INET and AF_INET6 as TCP and UDP; AF_NETLINK as NETLINK_ROUTE; no AF_UNIX datagrams where sockets are held",
 }
 
 var makingPairs = check{
 	clauses: []clause{
+		{when: unixSockets | heldSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: noType},
 		{tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_STREAM, unix.SOCK_SEQPACKET)}, then: allow},
 		{when: unixSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: allow},
 		{tests: []test{is(0, unix.AF_UNIX)}, then: refused},
 	},
-	otherwise: noFamily, text: "AF_UNIX, streams and sequenced packets; datagrams where AF_UNIX sockets can be made",
+	otherwise: noFamily, text: "AF_UNIX, streams and sequenced packets; datagrams where AF_UNIX sockets can be made and are not held",
 }
 
 // Options that install a filter program, or put another protocol on a connection

@@ -36,9 +36,13 @@ type Options struct {
 	// attributes is answered EOPNOTSUPP: an access list changes a mode. The program
 	// must then be installed with a listener.
 	Hold bool
+	// Sockets hands connect and bind to the same supervisor, whatever the socket, and
+	// leaves out datagram sockets of AF_UNIX, pairs too: these send to any address. With
+	// Init it adds what performs those calls.
+	Sockets bool
 	// Init makes the program of the box's own pid 1 after the start of the program:
 	// it reaps, serves notifications and performs what is held. It may not execute,
-	// make processes, or open sockets. It goes with no other member.
+	// make processes, or make sockets. It goes with no other member but Sockets.
 	Init bool
 }
 
@@ -91,13 +95,13 @@ func host() (arch, error) {
 
 // conditions returns what of o the tables depend on.
 func (o Options) conditions() (condition, error) {
-	if o.Init && o != (Options{Init: true}) {
-		return 0, errors.New("building the filter of system calls: Init goes with no other option")
+	if o.Init && o != (Options{Init: true, Sockets: o.Sockets}) {
+		return 0, errors.New("building the filter of system calls: Init goes with no other option but Sockets")
 	}
 	var c condition
 	for set, bit := range map[*bool]condition{
 		&o.Agent: agent, &o.Namespaces: namespaces, &o.Unix: unixSockets, &o.Inet: inetSockets,
-		&o.RouteNetlink: routeNetlink, &o.Hold: hold, &o.Init: pidOne,
+		&o.RouteNetlink: routeNetlink, &o.Hold: hold, &o.Sockets: heldSockets, &o.Init: pidOne,
 	} {
 		if *set {
 			c |= bit

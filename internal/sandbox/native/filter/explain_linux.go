@@ -22,7 +22,7 @@ type Group struct {
 	Programs bool
 	// Checks says what arguments may be; "" if they are not looked at.
 	Checks string
-	// Held says that Options.Hold hands calls to the supervisor.
+	// Held says that Options.Hold or Options.Sockets hands calls to the supervisor.
 	Held bool
 	// Refusals are what becomes of calls that are not allowed, for want of what the
 	// group needs or for their arguments: names of errors, or "killed". Nil if the
@@ -61,7 +61,7 @@ func (g *group) describe() Group {
 		ends = []verdict{g.otherwise, g.check.end()}
 	}
 	for _, cl := range g.check.clauses {
-		d.Held = d.Held || cl.when.has(hold) && !g.when.has(pidOne)
+		d.Held = d.Held || (cl.when.has(hold) || cl.then == notify) && !g.when.has(pidOne)
 		ends = append(ends, cl.then)
 	}
 	for _, v := range ends {
@@ -80,6 +80,7 @@ func (c condition) needs() []string {
 		words string
 	}{
 		{pidOne, "Init: pid 1 of the box"},
+		{pidOne | heldSockets, "Sockets: connections that it makes for programs"},
 		{agent, "Agent: the profile of an agent or a server"},
 		{namespaces, "Namespaces: mount, IPC and PID namespaces of the box's own"},
 		{anySocket, "Unix, Inet or RouteNetlink: sockets at all"},

@@ -21,6 +21,6 @@
 //	    no more of those that are checked (int, unsigned int, umode_t, and the flags
 //	    of clone), or takes the whole and knows no value above 32 bits.
 //	F4  The zero Options give the narrowest program for a command. Each member that
-//	    is set, but Hold, HoldWrites and Init, only adds.
+//	    is set, but Hold, Sockets and Init, only adds.
 //	F5  The same Options give the same program. Building it touches nothing.
 package filter

@@ -26,6 +26,7 @@ const (
 	// The kernel's own answers where it lacks what an argument names.
 	noOption    = errno | verdict(unix.EINVAL)
 	noFamily    = errno | verdict(unix.EAFNOSUPPORT)
+	noType      = errno | verdict(unix.ESOCKTNOSUPPORT)
 	noProtocol  = errno | verdict(unix.EPROTONOSUPPORT)
 	noSockOpt   = errno | verdict(unix.ENOPROTOOPT)
 	noIoctl     = errno | verdict(unix.ENOTTY)
@@ -45,6 +46,7 @@ const (
 	routeNetlink
 	anySocket // one of the three
 	hold
+	heldSockets
 	never // is not met
 
 	everyone condition = 0

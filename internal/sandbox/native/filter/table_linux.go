@@ -111,6 +111,10 @@ var groups = []group{
 		when: pidOne, otherwise: refused, check: modes(2), calls: "fchmodat fchmodat2",
 	},
 	{
+		name: "performing", reason: "pid 1 of the box does what it was asked to, where the rules of held names allow it",
+		when: pidOne, otherwise: refused, calls: "ftruncate",
+	},
+	{
 		name: "processes", reason: "starting programs and waiting for them",
 		when: program, otherwise: refused,
 		calls: "fork vfork execve execveat setpgid setsid",
@@ -207,8 +211,20 @@ var groups = []group{
 		when: program, otherwise: refused, check: socketOptions, calls: "setsockopt",
 	},
 	{
-		name: "connecting", reason: "only where sockets can be made at all",
-		when: program | anySocket, otherwise: refused, calls: "connect bind listen accept accept4",
+		name: "connecting", reason: "only where sockets can be made at all; the supervisor tells the box's own from the host's, by what they are and not by name",
+		when: program | anySocket, otherwise: refused, check: heldCalls, calls: "connect bind",
+	},
+	{
+		name: "listening", reason: "only where sockets can be made at all",
+		when: program | anySocket, otherwise: refused, calls: "listen accept accept4",
+	},
+	{
+		name: "connecting for programs", reason: "pid 1 of the box connects and binds the sockets of programs, in their place",
+		when: pidOne | heldSockets, otherwise: refused, calls: "connect bind getsockopt pidfd_getfd",
+	},
+	{
+		name: "connecting for programs", reason: "pid 1 of the box connects and binds the sockets of programs, in their place",
+		when: pidOne | heldSockets, otherwise: refused, check: timeouts, calls: "setsockopt",
 	},
 	{
 		name: "memory for agents", reason: "data bases and just-in-time compilers: files in memory, locked memory, protection keys, shadow stacks",

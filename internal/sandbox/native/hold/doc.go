@@ -36,6 +36,7 @@
 //	rename renameat renameat2 unlink unlinkat rmdir truncate
 //	chmod fchmod fchmodat fchmodat2
 //	umask             which is continued: from then on umasks are looked up
+//	connect bind                           always, where the box can make Unix sockets
 //
 // And it answers by itself:
 //
@@ -62,6 +63,13 @@ package hold
 // Options are what [Serve] goes by. The zero Options hold nothing.
 type Options struct {
 	Rules Rules
+	// Unheld says that only connect and bind are handed over: what is writable, the
+	// program changes by itself.
+	Unheld bool
+	// Private are mount points of file systems in memory that nobody but the box has:
+	// the sockets there are its own. Reachable are sockets outside that it may connect
+	// to. Like the paths of Rules, both are without symbolic links.
+	Private, Reachable []string
 	// OnDenial is told of each refusal that differs from those before, and again
 	// when it has come twice as often. It may be called at the same time by several
 	// goroutines, and must not block: the call that was refused waits for it.

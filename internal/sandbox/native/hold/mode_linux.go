@@ -47,6 +47,11 @@ func (w *worker) setMode(t thing, via []spot, mode uint32) answer {
 	if a, held := w.changes(t, via); held {
 		return a
 	}
+	if w.inside(t.path) && mode&modeBits != t.mode&modeBits {
+		if a, held := w.sharesThing(t); held {
+			return a
+		}
+	}
 	return result(unix.Fchmodat(w.fds, itoa(t.handle), mode&modeBits, 0))
 }
 
@@ -92,6 +97,9 @@ func (w *worker) truncate(at, size uint64) answer {
 	w.order.RLock()
 	defer w.order.RUnlock()
 	if a, held := w.changes(t, via); held {
+		return a
+	}
+	if a, held := w.sharesThing(t); held {
 		return a
 	}
 	return result(w.cut(t, int64(size)))

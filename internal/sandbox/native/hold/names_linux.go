@@ -178,7 +178,7 @@ func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, fl
 	if e != 0 {
 		return pass
 	}
-	t, e := w.linked(oldDir, oldPath, flags)
+	t, e := w.source(oldDir, oldPath, flags)
 	if e != 0 {
 		return lost(oldPath, e)
 	}
@@ -186,15 +186,22 @@ func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, fl
 		if !w.settleThing(&t) {
 			return astray.err
 		}
+		if !w.inside(t.path) {
+			if _, there := w.kind(s); there {
+				return unix.EEXIST
+			}
+			return unix.EXDEV // under a name in our trees it could be written
+		}
 		if v := w.ask(Link, t.path, false); v.Held() {
 			return w.deny(Link, t.path, v).err
 		}
+		w.remember(t.handle)
 		return unix.Linkat(w.fds, itoa(t.handle), s.dir, s.name, unix.AT_SYMLINK_FOLLOW)
 	})
 }
 
-// linked finds the file that gets a second name.
-func (w *worker) linked(dirfd int32, path string, flags int) (thing, unix.Errno) {
+// source finds the file that gets a second name.
+func (w *worker) source(dirfd int32, path string, flags int) (thing, unix.Errno) {
 	if path == "" && flags&unix.AT_EMPTY_PATH != 0 {
 		handle, e := w.start(dirfd, 0)
 		if e != 0 {

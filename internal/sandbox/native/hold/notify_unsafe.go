@@ -103,6 +103,25 @@ func wakeHere(listener int) {
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }
 
+// connectTo is connect(2) with a sockaddr as it is in memory. It may block as long as
+// the socket's SO_SNDTIMEO.
+func connectTo(fd int, a []byte) unix.Errno {
+	_, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(len(a)))
+	return e
+}
+
+// sendTimeout is SO_SNDTIMEO of a socket.
+func sendTimeout(fd int) (unix.Timeval, error) {
+	var tv unix.Timeval
+	size := uint32(unsafe.Sizeof(tv))
+	_, _, e := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_SNDTIMEO,
+		uintptr(unsafe.Pointer(&tv)), uintptr(unsafe.Pointer(&size)), 0)
+	if e != 0 {
+		return tv, e
+	}
+	return tv, nil
+}
+
 // readMemory copies from address at of thread tid into b, up to the first page
 // that cannot be read, and returns how much it copied.
 func readMemory(tid int, at uint64, b []byte) (int, unix.Errno) {

@@ -124,7 +124,13 @@ func (w *worker) openAt(s spot, o opening) (a answer, link bool) {
 // openHere performs the open, after v was said of it. The order is held.
 func (w *worker) openHere(s spot, o opening, v Verdict) (int, error) {
 	if v.Born == "" || !o.makes() {
-		return openat(s.dir, s.base, o)
+		as := o
+		as.flags &^= unix.O_TRUNC // not before we know what it is
+		fd, err := openat(s.dir, s.base, as)
+		if err != nil {
+			return fd, err
+		}
+		return w.begin(fd, s.path(), o)
 	}
 	o.flags |= unix.O_EXCL // it is born only if it was not there
 	fd, err := openat(s.dir, s.base, o)
@@ -235,6 +241,11 @@ func (w *worker) reopen(number int32, o opening) answer {
 			return pass
 		}
 		return w.deny(Change, t.path, v)
+	}
+	if !o.reads() || o.truncates() {
+		if a, held := w.sharesThing(t); held {
+			return a
+		}
 	}
 	o.flags &^= unix.O_CREAT
 	fd, err := unix.Openat(w.fds, itoa(t.handle), (o.flags|guarded)&^unix.O_NOFOLLOW, 0)

@@ -38,6 +38,9 @@ func (w *worker) rename(oldDir int32, oldAt uint64, newDir int32, newAt uint64, 
 	if from.base == "" || to.base == "" || !w.inside(from.real) && !w.inside(to.real) {
 		return pass
 	}
+	if w.inside(from.real) != w.inside(to.real) {
+		return refuse(unix.EXDEV) // one end is not ours to change
+	}
 	if !stillWaits(w.listener, w.n.id) {
 		return refuse(unix.ESRCH) // nobody hears it
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"ringfence/internal/act/places"
@@ -15,6 +16,9 @@ type Rules struct {
 	// Writable are the trees whose changes the host sees. What is elsewhere is not
 	// the business of this package.
 	Writable []string
+	// Copied are those of Writable that are overlays: what is written there is a copy,
+	// also of a file with other names.
+	Copied []string
 	// Held are paths in these trees that can be neither made nor changed nor
 	// removed nor moved, nor can what is beneath them, nor can the directories above
 	// them be moved.
@@ -36,12 +40,13 @@ const (
 	MoveAway           // it is renamed to something else
 	MoveHere           // something else is renamed to it, as it is
 	Link               // it gets a second name, under which it could be changed
+	Connect            // what listens at it is connected to; only in denials
 )
 
-var opNames = [...]string{Make: "create", Change: "write", Remove: "delete", MoveAway: "rename", MoveHere: "rename", Link: "link"}
+var opNames = [...]string{Make: "create", Change: "write", Remove: "delete", MoveAway: "rename", MoveHere: "rename", Link: "link", Connect: "connect"}
 
 // String returns the name of o as it stands in denials: "create", "write",
-// "delete", "rename" or "link".
+// "delete", "rename", "link" or "connect".
 func (o Op) String() string { return opNames[o] }
 
 // A Verdict is what the rules say of one operation on one path.
@@ -67,7 +72,7 @@ type Look interface {
 
 // Validate reports the first thing in r that cannot be.
 func (r Rules) Validate() error {
-	for _, list := range [...][]string{r.Writable, r.Held} {
+	for _, list := range [...][]string{r.Writable, r.Copied, r.Held} {
 		for _, p := range list {
 			if !path.IsAbs(p) || path.Clean(p) != p {
 				return fmt.Errorf("held files: %q is not a clean absolute path", p)
@@ -118,6 +123,9 @@ func (j *judge) root(p string) string {
 	}
 	return best
 }
+
+// copied reports whether what is written to p is written to a copy.
+func (j *judge) copied(p string) bool { return slices.Contains(j.Copied, j.root(p)) }
 
 func (j *judge) check(op Op, p string, whole bool, look Look) Verdict {
 	root := j.root(p)

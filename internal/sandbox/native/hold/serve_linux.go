@@ -101,6 +101,10 @@ type server struct {
 	judge    *judge
 	born     births
 	denials  denials
+	linked   known // files that got further names here
+	bound    known // sockets that were made here, in the writable trees
+	services services
+	unheld   bool
 	mask     mask
 	// order is held by who renames a directory, and shared by who does anything
 	// else: what a path was judged to be, it still is when the call is performed.
@@ -152,7 +156,10 @@ func newServer(listener int, o Options) (*server, error) {
 	}
 	s := &server{listener: listener, judge: newJudge(o.Rules), proc: -1, fds: -1}
 	s.born.tell, s.born.at = o.OnBirth, map[string]identity{}
-	s.denials.tell = o.OnDenial
+	s.denials.tell, s.unheld = o.OnDenial, o.Unheld
+	if err := s.services.gather(o); err != nil {
+		return nil, err
+	}
 	s.self = "/proc/" + strconv.Itoa(os.Getpid())
 	var err error
 	if s.proc, err = unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {

@@ -19,7 +19,7 @@ type mask struct {
 // also taken off where the directory has a default access list, which would do in
 // its place.
 func (w *worker) umask(o opening) (uint32, unix.Errno) {
-	if o.flags&(unix.O_CREAT|tmpfileBit) == 0 || !w.mask.set.Load() {
+	if o.flags&(unix.O_CREAT|tmpfileBit) == 0 || !w.unheld && !w.mask.set.Load() {
 		return w.mask.first, 0
 	}
 	text, e := w.status()
@@ -75,3 +75,12 @@ func field(text []byte, name string) string {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// toInt is the number that s is, or -1.
+func toInt(s string) int32 {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return -1
+	}
+	return int32(n)
+}
