@@ -65,17 +65,31 @@ func newMCP(s *streams) *cobra.Command {
 }
 
 func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
-	m, done, err := openMediator(ctx, s, f, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	o, err := openMediator(ctx, s, f, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	tried := make(chan struct{})
+	go func() {
+		defer close(tried)
+		if err := <-o.probed; err != nil {
+			stop(&exitError{code: codeNotBuilt, err: err, hint: `nothing was started; "ringfence doctor" says what this machine can enforce`})
+		}
+	}()
 	// A client that closes its end is an error of writing, and not the end of this
 	// process: what is under way is still recorded.
 	closed := make(chan os.Signal, 1)
 	signal.Notify(closed, syscall.SIGPIPE)
 	defer signal.Stop(closed)
-	err = m.Run(ctx, s.in, s.out)
-	if err = errors.Join(endOf(err), done()); err == nil && interrupted(ctx) {
+	err = o.mediator.Run(running, s.in, s.out)
+	<-tried
+	var unboxable *exitError
+	if cause := context.Cause(running); errors.As(cause, &unboxable) {
+		return errors.Join(unboxable, o.done())
+	}
+	if err = errors.Join(endOf(err), o.done()); err == nil && interrupted(ctx) {
 		return &exitError{code: codeInterrupted}
 	}
 	return err
@@ -96,45 +110,48 @@ func interrupted(ctx context.Context) bool {
 	return ok && s.signal == os.Interrupt
 }
 
-// openMediator opens a session for the servers of a file and returns the
-// mediator that serves it, and what ends both.
-func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger) (*mediator.Mediator, func() error, error) {
+// An openedMediator serves one session.
+type openedMediator struct {
+	mediator *mediator.Mediator
+	done     func() error // ends the session
+	probed   <-chan error // why no box can be built, or nil
+}
+
+// openMediator opens a session for the servers of a file.
+func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger) (*openedMediator, error) {
 	servers, err := readServers(f.servers, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	boxes, err := newBoxes(s, f.workspace, f.tier)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if boxes, err = f.among(boxes, servers); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := f.tighten(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	open, err := openRequest(f, boxes, servers)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	sweep(ctx, s, boxes.Tier)
 	probed := probe(ctx, boxes.Tier, servers)
 	client, err := connect(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	session, err := client.OpenSession(ctx, open)
 	if err != nil {
-		return nil, nil, errors.Join(sessionError(err), client.Close())
+		return nil, errors.Join(sessionError(err), client.Close())
 	}
 	done := func() error {
 		// The session is ended also when we are being ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		return errors.Join(session.Close(ctx), client.Close())
-	}
-	if err := <-probed; err != nil {
-		return nil, nil, errors.Join(&exitError{code: codeNotBuilt, err: err, hint: `nothing was started; "ringfence doctor" says what this machine can enforce`}, done())
 	}
 	for _, note := range session.Opened().Notes {
 		log.WarnContext(ctx, note)
@@ -151,9 +168,9 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		Session: session.Opened().Session, Principal: session.Opened().Principal,
 	})
 	if err != nil {
-		return nil, nil, errors.Join(err, done())
+		return nil, errors.Join(err, done())
 	}
-	return m, done, nil
+	return &openedMediator{m, done, probed}, nil
 }
 
 // probe tries out whether boxes can be built at all, if a server needs one: without
