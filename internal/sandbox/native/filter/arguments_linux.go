@@ -187,7 +187,7 @@ var timeouts = check{
 
 var makingSockets = check{
 	clauses: []clause{
-		{when: unixSockets | heldSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: noType},
+		{when: unixSockets | heldSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: refused},
 		{when: unixSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET)}, then: allow},
 		{when: inetSockets, tests: []test{is(0, unix.AF_INET, unix.AF_INET6), masked(1, socketType, unix.SOCK_STREAM), is(2, anyProtocol, unix.IPPROTO_TCP)}, then: allow},
 		{when: inetSockets, tests: []test{is(0, unix.AF_INET, unix.AF_INET6), masked(1, socketType, unix.SOCK_DGRAM), is(2, anyProtocol, unix.IPPROTO_UDP)}, then: allow},
@@ -201,7 +201,7 @@ var makingSockets = check{
 
 var makingPairs = check{
 	clauses: []clause{
-		{when: unixSockets | heldSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: noType},
+		{when: unixSockets | heldSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: refused},
 		{tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_STREAM, unix.SOCK_SEQPACKET)}, then: allow},
 		{when: unixSockets, tests: []test{is(0, unix.AF_UNIX), masked(1, socketType, unix.SOCK_DGRAM)}, then: allow},
 		{tests: []test{is(0, unix.AF_UNIX)}, then: refused},

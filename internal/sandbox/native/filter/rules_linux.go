@@ -26,7 +26,6 @@ const (
 	// The kernel's own answers where it lacks what an argument names.
 	noOption    = errno | verdict(unix.EINVAL)
 	noFamily    = errno | verdict(unix.EAFNOSUPPORT)
-	noType      = errno | verdict(unix.ESOCKTNOSUPPORT)
 	noProtocol  = errno | verdict(unix.EPROTONOSUPPORT)
 	noSockOpt   = errno | verdict(unix.ENOPROTOOPT)
 	noIoctl     = errno | verdict(unix.ENOTTY)
