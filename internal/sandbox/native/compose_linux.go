@@ -53,6 +53,10 @@ func (b *builder) think() error {
 			b.hideProcesses(p.nodes)
 		}
 		p.grants = grants(p.nodes, p.hold.names)
+		for _, way := range p.hold.reachable {
+			// From ABI 9 on, Landlock refuses the program to connect by itself.
+			p.grants = append(p.grants, grant{path: way, own: landlock.Connect})
+		}
 	}
 	return b.filters()
 }
