@@ -51,10 +51,10 @@ func facts(fd int, name string) (st unix.Statx_t, err error) {
 
 const ruleShared = "it has other names, which may lie outside the writable trees; copy it first, and write to the copy"
 
-// shares refuses to change the file behind fd, whose path is path, if it has names
+// shares refuses to change the file at path, which is st, if it has names
 // that were not made in this box: they may lie outside. Of an overlay nothing is
 // changed outside, whatever it is called there.
-func (w *worker) shares(fd int, path string, st *unix.Statx_t) (a answer, held bool) {
+func (w *worker) shares(path string, st *unix.Statx_t) (a answer, held bool) {
 	if kindIn(st) != unix.S_IFREG || st.Nlink < 2 || w.linked.has(identityOf(st)) || w.judge.copied(path) {
 		return answer{}, false
 	}
@@ -70,7 +70,7 @@ func (w *worker) sharesThing(t thing) (a answer, held bool) {
 	if err != nil {
 		return result(err), true
 	}
-	return w.shares(t.handle, t.path, &st)
+	return w.shares(t.path, &st)
 }
 
 // begin makes of fd, which was opened without O_TRUNC, what o asks for.
@@ -80,7 +80,7 @@ func (w *worker) begin(fd int, path string, o opening) (int, error) {
 	}
 	st, err := facts(fd, "")
 	if err == nil {
-		if a, held := w.shares(fd, path, &st); held {
+		if a, held := w.shares(path, &st); held {
 			err = a.err
 		}
 	}

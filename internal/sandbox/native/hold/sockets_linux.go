@@ -245,11 +245,13 @@ func (c connecting) attempt() (e unix.Errno, over bool) {
 	}
 	switch e {
 	case unix.EINPROGRESS, unix.EALREADY, unix.EINTR:
-		return e, false
+		over = false
 	case unix.EAGAIN:
-		return e, !isUnix(c.address) // of these it says that the listener's queue is full
+		over = !isUnix(c.address) // of these it says that the listener's queue is full
+	default:
+		over = true
 	}
-	return e, true
+	return e, over
 }
 
 // await goes on with c until it is decided, its limit is reached, the caller is gone, or
@@ -348,10 +350,10 @@ func (w *worker) bindHere(fd int, s spot, path string, mask uint32) error {
 	}
 	st, err := facts(s.dir, s.base)
 	if err != nil || kindIn(&st) != unix.S_IFSOCK {
-		return nil // it is gone already
+		return nil //nolint:nilerr // it is gone already, and nothing is remembered
 	}
 	// Where the program renames by itself, it may be another socket, but not a new one.
-	born := st.Mask&unix.STATX_BTIME != 0 && (st.Btime.Sec > now.Sec || st.Btime.Sec == now.Sec && int64(st.Btime.Nsec) >= int64(now.Nsec))
+	born := st.Mask&unix.STATX_BTIME != 0 && (st.Btime.Sec > now.Sec || st.Btime.Sec == now.Sec && int64(st.Btime.Nsec) >= now.Nsec)
 	if !w.unheld || born {
 		w.bound.add(identityOf(&st))
 	}
