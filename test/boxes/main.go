@@ -126,7 +126,7 @@ func copySelf(dir string) (string, error) {
 		return "", err
 	}
 	self := filepath.Join(dir, "boxes")
-	err = os.Chmod(dir, 0o755) //nolint:gosec // G302: ordinary users run what is in it
+	err = os.Chmod(dir, 0o755)                                        //nolint:gosec // G302: ordinary users run what is in it
 	return self, errors.Join(err, os.WriteFile(self, program, 0o755)) //nolint:gosec // G306: the same
 }
 
