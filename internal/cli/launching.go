@@ -25,20 +25,33 @@ func (s *streams) atTerminal() bool {
 // answerHere asks, at the terminal that this process owns, what its session waits
 // for. The program in the box has a terminal of its own, so it cannot answer.
 func (s *streams) answerHere(ctx context.Context, client *api.Client, session string) (stop func()) {
+	return s.whenAsked(ctx, client, session, func(ctx context.Context, q api.Question) {
+		yes, err := askHere(ctx, s.err, q)
+		if err == nil {
+			err = client.Answer(ctx, q.ID, api.Choice{Yes: yes, Mark: q.Mark})
+		}
+		if err != nil && ctx.Err() == nil {
+			s.say("asking you: %v", err)
+		}
+	})
+}
+
+// tellWait says what its session waits for, and where a person can answer.
+func (s *streams) tellWait(ctx context.Context, client *api.Client, session string) (stop func()) {
+	return s.whenAsked(ctx, client, session, func(_ context.Context, q api.Question) {
+		s.say("a person must answer, until %s: in another terminal, \"ringfence approvals show %s\", then approve or deny", q.Deadline.Local().Format("15:04:05"), q.ID)
+	})
+}
+
+// whenAsked calls f with every question of a session, until stop.
+func (s *streams) whenAsked(ctx context.Context, client *api.Client, session string, f func(context.Context, api.Question)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		err := client.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
-			if ev.Kind != "asked" || ev.Question.Session != session {
-				return nil
-			}
-			yes, err := askHere(ctx, s.err, ev.Question)
-			if err == nil {
-				err = client.Answer(ctx, ev.Question.ID, api.Choice{Yes: yes, Mark: ev.Question.Mark})
-			}
-			if err != nil && ctx.Err() == nil {
-				s.say("asking you: %v", err)
+			if ev.Kind == "asked" && ev.Question.Session == session {
+				f(ctx, ev.Question)
 			}
 			return nil
 		})
@@ -71,8 +84,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 		relay = func() error { return errors.Join(slave.Close(), pty.Relay(context.WithoutCancel(ctx), s.out, master)) }
 		defer slave.Close() // closed already where it was used
 	}
-	// A signal goes to the program in the box, which may have something to finish.
-	r, err := launch.Start(context.WithoutCancel(ctx), o, spec)
+	r, err := launch.Start(ctx, o, spec)
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +117,9 @@ func launching(session launch.Session) func(context.Context, sandbox.Tier, sandb
 		if err != nil {
 			return nil, nil, err
 		}
+		stop := context.AfterFunc(ctx, func() { _ = r.Kill() }) // what cannot be killed shows in Finish
 		return r, func() error {
+			stop()
 			_, _, err := r.Finish(ctx, nil, nil, 0) // the output is in the result of the call
 			return err
 		}, nil

@@ -126,10 +126,12 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error
 	if err != nil {
 		return sessionError(err)
 	}
+	asked := s.tellWait
 	if own {
-		stop := s.answerHere(ctx, client, session.Opened().Session)
-		defer stop()
+		asked = s.answerHere
 	}
+	stop := asked(ctx, client, session.Opened().Session)
+	defer stop()
 	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -60,6 +60,9 @@ type Running struct {
 // Start has s decided, builds its box and starts its program. Argv[0] and all paths
 // of s may be given as a person writes them; the resolved ones are used.
 //
+// ctx ends the wait for the decision. A box that is being built, or runs, outlives it:
+// signals go to the program, which may have something to finish.
+//
 // The error is a *DeniedError, or wraps sandbox.ErrNotBuilt or sandbox.ErrNotFound; in
 // each case nothing was run.
 func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
@@ -89,7 +92,7 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 			return o.Confirmed(r)
 		}
 		var box sandbox.Box
-		if box, err = o.Tier.Start(ctx, s); err == nil {
+		if box, err = o.Tier.Start(context.WithoutCancel(ctx), s); err == nil {
 			return &Running{Box: box, session: o.Session, ticket: t, began: time.Now()}, nil
 		}
 	}
