@@ -34,7 +34,8 @@ type Case struct {
 	Needs string
 	// Claimed is the layer without which, in its Report, a box is not judged.
 	Claimed string
-	// Proves are the layers that this confirms, with a detail after "=".
+	// Proves are the layers that this confirms, with a detail after "="; "a!b" is a
+	// only where the Report does not claim b.
 	Proves []string
 	// Leaves are patterns of what may differ in the workspace afterwards.
 	Leaves []string

@@ -89,7 +89,7 @@ func (o *Outcome) settle(r run, w *world, out sandbox.Output, err error) {
 		o.Verdict = Held
 		return
 	}
-	if lost := contradicted(out.Report, r.Proves); len(lost) > 0 {
+	if lost := claimed(out.Report, r.Proves); len(lost) > 0 {
 		o.Why = append(o.Why, "the Report claims "+strings.Join(lost, ", ")+", and this contradicts it")
 	}
 	o.Verdict = Broken

@@ -24,12 +24,14 @@ func claims(r sandbox.Report) (all []string) {
 	return all
 }
 
-// contradicted returns the layers that r claims and that proves, a list of layers
-// which the answers have just disproved, has.
-func contradicted(r sandbox.Report, proves []string) (layers []string) {
-	for _, l := range claims(r) {
-		if slices.Contains(proves, l) {
-			layers = append(layers, l)
+// claimed returns those of proves that r claims. "a!b" is a layer a that is proved
+// only where there is no b, which would have refused the same.
+func claimed(r sandbox.Report, proves []string) (layers []string) {
+	all := claims(r)
+	for _, p := range proves {
+		layer, without, _ := strings.Cut(p, "!")
+		if slices.Contains(all, layer) && !slices.Contains(all, without) {
+			layers = append(layers, layer)
 		}
 	}
 	return layers
@@ -38,26 +40,26 @@ func contradicted(r sandbox.Report, proves []string) (layers []string) {
 // unconfirmed returns an outcome for each layer that some Report claims and no
 // answer has confirmed (X2).
 func unconfirmed(outcomes []Outcome) (more []Outcome) {
-	claimed, confirmed := map[string]Outcome{}, map[string]bool{}
+	first, confirmed := map[string]Outcome{}, map[string]bool{}
 	for _, o := range outcomes {
 		for _, l := range claims(o.Report) {
-			if _, ok := claimed[l]; !ok {
-				claimed[l] = o
+			if _, ok := first[l]; !ok {
+				first[l] = o
 			}
-			if o.Verdict == Held && slices.Contains(o.proves, l) {
-				confirmed[l] = true
-			}
+		}
+		for _, l := range claimed(o.Report, o.proves) {
+			confirmed[l] = confirmed[l] || o.Verdict == Held
 		}
 	}
 	var layers []string
-	for l := range claimed {
+	for l := range first {
 		if !confirmed[l] {
 			layers = append(layers, l)
 		}
 	}
 	slices.Sort(layers)
 	for _, l := range layers {
-		o := claimed[l]
+		o := first[l]
 		more = append(more, Outcome{
 			ID: "X2", Name: "layer " + l, Class: Escape, Place: o.Place, Verdict: Broken, Report: o.Report,
 			Why: []string{fmt.Sprintf("the Report of %s claims %s, and no answer of any case confirms it", o, l)},

@@ -2,6 +2,7 @@ package boxtest
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -48,6 +49,9 @@ func (w *world) look(into map[string]snapshot) error {
 func snap(root string) (snapshot, error) {
 	s := snapshot{}
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return s, nil // the box took it away
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +191,8 @@ func allowed(pattern, name string) bool {
 // shared are the directories of the machine in which a box could leave something.
 var shared = []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/", "/etc"}
 
-// leftovers lists files of the machine that are named after something of the suite.
+// leftovers lists files of the machine that are named after something of the suite,
+// and removes them, lest the next case is blamed.
 func (w *world) leftovers() (wrong []string) {
 	for _, dir := range shared {
 		entries, err := os.ReadDir(dir)
@@ -197,6 +202,7 @@ func (w *world) leftovers() (wrong []string) {
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), "boxtest-") || strings.Contains(e.Name(), w.mark) {
 				wrong = append(wrong, "left on the machine: "+filepath.Join(dir, e.Name()))
+				_ = os.RemoveAll(filepath.Join(dir, e.Name())) // that it was there is said
 			}
 		}
 	}

@@ -323,7 +323,8 @@ static void act_daemon(char **a, int n)
 	_exit(0);
 }
 
-// busy: many processes that each make others, for as long as they live.
+// busy: some processes that each make others that make others, for five seconds; a
+// few thousand in all, and none that stays.
 static void act_busy(char **a, int n)
 {
 	(void)a, (void)n;
@@ -332,8 +333,10 @@ static void act_busy(char **a, int n)
 	for (int i = 0; i < 6; i++)
 		if (fork() == 0)
 			break;
-	for (double end = clock_of(CLOCK_MONOTONIC) + 20; clock_of(CLOCK_MONOTONIC) < end;) {
-		pid_t pid = fork();
+	double end = clock_of(CLOCK_MONOTONIC) + 5;
+	for (int i = 0; clock_of(CLOCK_MONOTONIC) < end; i++) {
+		usleep(1000);
+		pid_t pid = i < 300 ? fork() : -1;
 		if (pid == 0 && fork() >= 0)
 			_exit(0);
 		waitpid(pid, NULL, 0);
@@ -358,7 +361,7 @@ static void act_wait(char **a, int n)
 	say("ok", "waiting");
 	for (int s = 1; s < 32; s++)
 		signal(s, SIG_IGN);
-	for (int i = 0; i < 300; i++)
+	for (int i = 0; i < 60; i++)
 		usleep(100000);
 }
 

@@ -110,6 +110,23 @@ static void act_others(char **a, int n)
 	tell(syscall(SYS_move_pages, pid, 0, NULL, NULL, NULL, 0), "move_pages");
 }
 
+// peek PID: the same where it changes nothing, for the process that runs the suite.
+static void act_peek(char **a, int n)
+{
+	(void)n;
+	pid_t pid = number(a[0]);
+	struct rlimit l;
+	unsigned long cpus[16] = { 0 }, size;
+	void *head;
+	tell(prlimit(pid, RLIMIT_NOFILE, NULL, &l), "prlimit");
+	errno = 0;
+	int nice = getpriority(PRIO_PROCESS, pid);
+	tell(errno ? -1 : setpriority(PRIO_PROCESS, pid, nice), "setpriority");
+	tell(syscall(SYS_sched_getaffinity, pid, sizeof cpus, cpus) < 0 ? -1 : syscall(SYS_sched_setaffinity, pid, sizeof cpus, cpus), "sched_setaffinity");
+	tell(syscall(SYS_get_robust_list, pid, &head, &size), "get_robust_list");
+	tell(syscall(SYS_kcmp, pid, getpid(), 1, 0, 0), "kcmp");
+}
+
 // proc PID: what /proc shows of it.
 static void act_proc(char **a, int n)
 {
@@ -237,7 +254,7 @@ const action process_actions[] = {
 	{ "kill", 2, act_kill, 0 }, { "killall", 1, act_killall, 1 }, { "signals", 1, act_signals, 0 },
 	{ "pidfd", 1, act_pidfd, 0 }, { "ptrace", 1, act_ptrace, 0 }, { "traceme", 0, act_traceme, 0 },
 	{ "vm", 2, act_vm, 0 }, { "selfvm", 0, act_selfvm, 0 }, { "others", 1, act_others, 0 },
-	{ "proc", 1, act_proc, 0 }, { "listed", 1, act_listed, 0 }, { "memfdexec", 0, act_memfdexec, 0 },
+	{ "peek", 1, act_peek, 0 }, { "proc", 1, act_proc, 0 }, { "listed", 1, act_listed, 0 }, { "memfdexec", 0, act_memfdexec, 0 },
 	{ "ran", 0, act_ran, 0 }, { "ids", 0, act_ids, 0 }, { "become", 0, act_become, 0 },
 	{ "raise", 1, act_raise, 0 }, { "realtime", 0, act_realtime, 0 }, { "prctl", 1, act_prctl, 0 },
 	{ NULL, 0, NULL, 0 },
