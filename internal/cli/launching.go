@@ -129,6 +129,9 @@ func launching(session launch.Session) func(context.Context, sandbox.Tier, sandb
 // denialLine is a denial for people.
 func denialLine(d sandbox.Denial) string {
 	line := fmt.Sprintf("refused in the box: %s %s: %s", d.Op, d.Object, d.Rule)
+	if d.Op == sandbox.OpNotHeld {
+		line = fmt.Sprintf("not held: %s: %s", d.Object, d.Rule)
+	}
 	if d.Count > 1 {
 		line += fmt.Sprintf(" (%d times)", d.Count)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/sandbox/native"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
 )
@@ -38,7 +39,7 @@ func newEngineRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version}, started)
+			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version, Sweep: native.Sweep}, started)
 			if errors.Is(err, ipc.ErrLocked) {
 				return nil
 			}

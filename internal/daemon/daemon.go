@@ -25,6 +25,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,10 @@ type Options struct {
 	Grace time.Duration
 	// Sessions bounds the sessions that are open at once. 0 is 256.
 	Sessions int
-	Now      func() time.Time // default time.Now
+	// Sweep, if set, is called once at the start, beside everything else, to remove
+	// what boxes of dead processes left on the machine.
+	Sweep func(context.Context) error
+	Now   func() time.Time // default time.Now
 }
 
 const (
@@ -143,10 +147,22 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	e.work.Go(func() { e.idle(ctx) })
 	e.work.Go(func() { e.reap(ctx) })
+	e.work.Go(func() { e.sweep(ctx) })
 	err = e.server.Serve(ctx, l)
 	stop(nil)
 	e.work.Wait()
 	return errors.Join(err, e.close())
+}
+
+// sweep has removed what dead processes left. It is housekeeping: the log says why it
+// could not be done.
+func (e *Engine) sweep(ctx context.Context) {
+	if e.o.Sweep == nil {
+		return
+	}
+	if err := e.o.Sweep(ctx); err != nil && ctx.Err() == nil {
+		slog.WarnContext(ctx, "sweeping", slog.Any("err", err))
+	}
 }
 
 // open builds the parts.

@@ -87,6 +87,10 @@ type Box interface {
 // MaxDenials is how many denials a box keeps; more are counted in the last one.
 const MaxDenials = 256
 
+// OpNotHeld is the Op of what is told like a denial and is none: something was made
+// in the box that the host would run later, and was not held.
+const OpNotHeld = "not-held"
+
 // A Denial is one thing that was refused in a box.
 type Denial struct {
 	Op     string `json:"op"`            // "create", "write", "delete", "rename", "link", "connect", or the name of a system call

@@ -48,7 +48,7 @@ func TestHeldFiles(t *testing.T) {
 			}
 			got = append(got, d.Op+strings.TrimPrefix(d.Object, w))
 		}
-		want := []string{"create/.git/hooks/pre-commit", "write/.git/config", "create/.envrc", "rename/.git", "write/keep", "delete/keep"}
+		want := []string{"create/.git/hooks/pre-commit", "write/.git/config", "not-held/sub", "create/.envrc", "rename/.git", "write/keep", "delete/keep", "not-held/other"}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: refused were %q, want %q", kind, got, want)
 		}

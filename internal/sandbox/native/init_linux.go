@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/hold"
 )
 
@@ -57,6 +58,7 @@ func (s *stage) hold() {
 		Rules:  hold.Rules{Writable: h.writable, Copied: h.copied, Held: h.held, Later: h.later, Home: h.home},
 		Unheld: !h.names, Private: h.private, Reachable: h.reachable,
 		OnDenial: s.tell,
+		OnBirth:  s.born,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -70,6 +72,14 @@ func (s *stage) tell(d hold.Denial) {
 	if b, err := encode(&denied{d.Op, d.Path, d.Rule, d.Count}); err == nil {
 		_ = s.wire.send(frameDenied, b)
 	}
+}
+
+// born tells the caller of a repository that was made in the box.
+func (s *stage) born(path string) {
+	s.tell(hold.Denial{
+		Op: sandbox.OpNotHeld, Path: path, Count: 1,
+		Rule: "this repository was made in the box, with hooks and settings of its own: look at them before git here does",
+	})
 }
 
 // end ends all other processes of the box. Where we are pid 1 the kernel does that

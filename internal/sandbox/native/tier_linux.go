@@ -201,6 +201,11 @@ func (b *builder) streams() error {
 		if i == 0 {
 			ours, theirs = w, r
 		}
+		if b.ids.outer >= 0 { // or the program cannot open /dev/stdout
+			if err := theirs.Chown(b.ids.outer+b.ids.uid, b.ids.outer+b.ids.gid); err != nil {
+				return errors.Join(err, ours.Close(), theirs.Close())
+			}
+		}
 		b.box.files[i] = ours
 		b.theirs = append(b.theirs, theirs)
 		b.fds = append(b.fds, int(theirs.Fd()))
