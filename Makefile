@@ -12,7 +12,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 win
 T ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build try test race lint fmt tidy gen tree startup check cross e2e fuzz bench crash cover golden deps
+.PHONY: help build try test race lint fmt tidy gen tree startup check cross e2e fuzz bench boxes crash cover golden deps
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ fuzz: ## each fuzzer for T (make fuzz T=60s)
 
 bench: ## figures beside those of others; writes docs/bench.md
 	CGO_ENABLED=0 scripts/need.sh --peers scripts/engines.sh $(GO) run ./test/bench -o docs/bench.md
+
+boxes: ## attacks on every kind of box there can be here; writes docs/sandbox.md
+	CGO_ENABLED=0 scripts/need.sh scripts/engines.sh $(GO) run ./test/boxes -o docs/sandbox.md
 
 crash: ## 1,000 kills of engine and clients at random moments
 	RINGFENCE_CRASH_ROUNDS=1000 $(GO) test -count=1 -v -timeout 4h -run '^TestCrash$$' ./test/crash

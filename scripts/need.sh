@@ -114,6 +114,15 @@ warn() {
 }
 
 command_or_apt git git "internal/server/git and test/e2e" || true
+if command_or_apt gcc gcc "the suites of boxes"; then
+	# The probe is linked statically; gcc alone does not bring what that needs.
+	if ! compgen -G '/usr/lib/*/libc.a' >/dev/null && ! compgen -G '/usr/lib*/libc.a' >/dev/null && ! apt libc6-dev; then
+		missing+=("a static C library (on Debian: sudo apt-get install libc6-dev) for the suites of boxes")
+	fi
+fi
+for program in make python3 tmux; do
+	command_or_apt $program $program "a case of the suites of boxes" || true
+done
 if command_or_apt npm npm "test/e2e (real MCP servers, Claude Code)"; then
 	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then
 		export RINGFENCE_TEST_NODE_DIR

@@ -24,6 +24,8 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/boxtest"
+	"ringfence/internal/sandbox/container"
+	"ringfence/internal/sandbox/native"
 	"ringfence/internal/sandbox/unboxed"
 )
 
@@ -33,6 +35,15 @@ import (
 const weakTier = "RINGFENCE_TEST_WEAK_TIER"
 
 func TestMain(m *testing.M) {
+	native.Child()
+	container.Child()
+	if len(os.Args) > 1 && os.Args[1] == "-inside" { // as the program starts itself
+		if err := command(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	name := os.Getenv(weakTier)
 	if name == "" {
 		os.Exit(m.Run())
@@ -89,11 +100,7 @@ func onOwnMachine(name string, out io.Writer) error {
 func onWeak(t *testing.T, name string) []boxtest.Outcome {
 	t.Helper()
 	dir := t.TempDir()
-	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	open(t, dir)
 	self, err := copySelf(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +135,16 @@ func onWeak(t *testing.T, name string) []boxtest.Outcome {
 		t.Fatalf("%v\n%s", err, out.Bytes())
 	}
 	return outcomes
+}
+
+// open lets every user reach a temporary directory.
+func open(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != "/" && d != filepath.Clean(os.TempDir()); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestSuiteCatches shows that each attack is one: where nothing holds it, the suite
