@@ -40,24 +40,24 @@ func eachMode(t *testing.T, f func(t *testing.T, tier *Tier)) {
 
 // B4: whatever ends the box, it is gone, and says by what it ended.
 func TestEnds(t *testing.T) {
-	ready := "(trap '' HUP INT TERM; sleep 1000 & wait) & echo ready; "
+	deaf := "(trap '' HUP INT TERM; sleep 1000 & wait) & "
 	for name, end := range map[string]struct {
 		tail string
 		wall time.Duration
 		do   func(sandbox.Box, context.CancelFunc)
 		want sandbox.Exit
 	}{
-		"asked":    {"trap 'exit 5' TERM; while :; do sleep 0.1; done", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Terminate() }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 5}},
-		"signal":   {"trap 'exit 6' USR1; while :; do sleep 0.1; done", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Signal(10) }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 6}},
-		"kill":     {"wait", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Kill() }, sandbox.Exit{Cause: sandbox.CauseKill}},
-		"context":  {"wait", 0, func(_ sandbox.Box, c context.CancelFunc) { c() }, sandbox.Exit{Cause: sandbox.CauseKill}},
-		"deadline": {"wait", 2 * time.Second, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseDeadline}},
+		"asked":    {"trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Terminate() }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 5}},
+		"signal":   {"trap 'exit 6' USR1; echo ready; while :; do sleep 0.1; done", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Signal(10) }, sandbox.Exit{Cause: sandbox.CauseExit, Code: 6}},
+		"kill":     {"echo ready; wait", 0, func(b sandbox.Box, _ context.CancelFunc) { _ = b.Kill() }, sandbox.Exit{Cause: sandbox.CauseKill}},
+		"context":  {"echo ready; wait", 0, func(_ sandbox.Box, c context.CancelFunc) { c() }, sandbox.Exit{Cause: sandbox.CauseKill}},
+		"deadline": {"echo ready; wait", 2 * time.Second, func(sandbox.Box, context.CancelFunc) {}, sandbox.Exit{Cause: sandbox.CauseDeadline}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachMode(t, func(t *testing.T, tier *Tier) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				s := sh("echo $$; " + ready + end.tail)
+				s := sh("echo $$; " + deaf + end.tail)
 				s.Limits.Wall = end.wall
 				b, err := tier.Start(ctx, s)
 				if err != nil {
