@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 var schema = Options{ApplicationID: 77, Migrations: []string{
