@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"ringfence/internal/daemon/api"
-	"ringfence/internal/desk"
 )
 
 // entryReview is the entry of what a person did with what a box changed.
@@ -26,7 +25,7 @@ func (e *Engine) RecordReview(ctx context.Context, c api.Caller, r api.ReviewRec
 	}
 	who := identity(c.Peer)
 	if e.waits(who) {
-		return api.Errorf(api.CodeRefused, "%v", desk.ErrSelf)
+		return api.Errorf(api.CodeRefused, "a session that is open was started from this terminal, and an agent must not settle its own changes: do it in another terminal, or end that session")
 	}
 	entry := reviewEntry{ReviewRecord: r, By: person(who, r.Action == "apply")}
 	if more := len(r.Paths) - maxReviewPaths; more > 0 {
