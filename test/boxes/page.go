@@ -68,7 +68,7 @@ func page(rows []row) string {
 		machine = "Linux " + unix.ByteSliceToString(name.Release[:]) + ", " + unix.ByteSliceToString(name.Machine[:])
 	}
 	fmt.Fprintf(&b, "Measured on %s, %s. Each cell is *cases run / broken*; a case counts once for each place it runs in.\n", machine, time.Now().UTC().Format("2006-01-02"))
-	b.WriteString("*refused*: the box was not started, because it could not have held this. *missing*: it does not hold this, and its report says so. *skipped*: a program is not there, or the layer is not claimed.\n\n")
+	b.WriteString("*refused*: the box was not started, because it could not have held this. *missing*: it does not hold this, and its report says so. *skipped*: a program is not there, or not in the image.\n\n")
 	b.WriteString(table(rows))
 	b.WriteString("\nLayers that a report claimed and the kernel confirmed to the probe:\n\n")
 	for _, r := range rows {

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,11 +82,12 @@ type Verdict string
 
 // The verdicts. The zero Verdict is that nothing was seen.
 const (
-	Held    Verdict = "held"    // attacks were refused, honest work was done
-	Broken  Verdict = "broken"  // it was otherwise
-	Refused Verdict = "refused" // the box was not built, because it could not hold this
-	Missing Verdict = "missing" // not held, and the Report says so
-	Skipped Verdict = "skipped" // a program is not there
+	Held      Verdict = "held"      // attacks were refused, honest work was done
+	Broken    Verdict = "broken"    // it was otherwise
+	Refused   Verdict = "refused"   // the box was not built, because it could not hold this
+	Missing   Verdict = "missing"   // not held, and the Report says so
+	Skipped   Verdict = "skipped"   // a program is not there
+	Unclaimed Verdict = "unclaimed" // it is about a layer that the Report does not claim
 )
 
 // An Outcome is how one case went in one place.
@@ -93,6 +95,7 @@ type Outcome struct {
 	ID, Name string
 	Class    Class
 	Place    string // "command:ro"
+	N        int    // which, of a case that is made from a row of numbers; else -1
 	Verdict  Verdict
 	// Why says what was wrong, or why there was no answer, one thing each.
 	Why []string
@@ -106,7 +109,11 @@ type Outcome struct {
 
 // String names the outcome: "FS-13 metadata (agent:rw)".
 func (o Outcome) String() string {
-	return strings.TrimSpace(o.ID+" "+o.Name) + " (" + o.Place + ")"
+	name := o.ID + " " + o.Name
+	if o.N >= 0 {
+		name += " " + strconv.Itoa(o.N)
+	}
+	return name + " (" + o.Place + ")"
 }
 
 // Run runs the cases that o names against t, and fails tb for each that is broken.
@@ -124,7 +131,7 @@ func Run(tb testing.TB, tier sandbox.Tier, o Options) {
 			tb.Errorf("%s: %s: %s", c.Class, c, strings.Join(c.Why, "\n\t"))
 		case Skipped:
 			tb.Logf("%s: skipped: %s", c, strings.Join(c.Why, "; "))
-		case Held, Refused, Missing:
+		case Held, Refused, Missing, Unclaimed:
 		}
 	}
 	tb.Logf("%d cases held, %d broken, %d refused, %d missing, %d skipped",

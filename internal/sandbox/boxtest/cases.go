@@ -2,6 +2,7 @@ package boxtest
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -168,7 +169,7 @@ func (r *reader) member(c *Case, key, value string) (err error) {
 	case "in":
 		for w := range strings.FieldsSeq(value) {
 			p, e := parsePlace(w)
-			c.In, err = append(c.In, p), e
+			c.In, err = append(c.In, p), errors.Join(err, e)
 		}
 	case "pass":
 		r.pass = r.answers(value)
@@ -194,7 +195,7 @@ func (r *reader) member(c *Case, key, value string) (err error) {
 	case "leaves":
 		for w := range strings.FieldsSeq(value) {
 			p, e := url.PathUnescape(w)
-			c.Leaves, err = append(c.Leaves, p), e
+			c.Leaves, err = append(c.Leaves, p), errors.Join(err, e)
 		}
 	case "world":
 		c.World = strings.Fields(value)

@@ -34,10 +34,7 @@ func installed(program string) bool {
 
 // one runs one case. The error is that the suite is broken, not the box.
 func (s *suite) one(ctx context.Context, r run) (o Outcome, err error) {
-	o = Outcome{ID: r.ID, Name: r.Name, Class: r.Class, Place: r.place.String(), proves: r.Proves}
-	if r.n >= 0 {
-		o.Name += " " + strconv.Itoa(r.n)
-	}
+	o = Outcome{ID: r.ID, Name: r.Name, N: r.n, Class: r.Class, Place: r.place.String(), proves: r.Proves}
 	for _, p := range r.Programs {
 		if s.o.Image || !installed(p) {
 			o.Verdict, o.Why = Skipped, []string{p + " is not there"}
@@ -73,7 +70,7 @@ func (s *suite) one(ctx context.Context, r run) (o Outcome, err error) {
 // settle comes to the verdict.
 func (o *Outcome) settle(r run, w *world, out sandbox.Output, err error) {
 	if r.Claimed != "" && err == nil && !slices.Contains(claims(out.Report), r.Claimed) {
-		o.Verdict, o.Why = Skipped, []string{"its Report does not claim " + r.Claimed}
+		o.Verdict, o.Why = Unclaimed, []string{"its Report does not claim " + r.Claimed}
 		return
 	}
 	switch {
@@ -165,6 +162,11 @@ func (s *suite) spec(r run, w *world) (sandbox.Spec, error) {
 		spec.LaterWritable = s.o.NoHolds && r.Needs != "holds"
 		if !spec.LaterWritable {
 			spec.Held = []string{w.path("ws/held"), w.path("ws/hdir/inner/held"), w.path("ws/held-new")}
+		}
+	}
+	if slices.Contains(r.World, "rules") {
+		for i := range 1000 {
+			spec.Held = append(spec.Held, w.path("ws/rule-"+strconv.Itoa(i+1)))
 		}
 	}
 	if slices.Contains(r.World, "denied") {

@@ -61,7 +61,7 @@ func unconfirmed(outcomes []Outcome) (more []Outcome) {
 	for _, l := range layers {
 		o := first[l]
 		more = append(more, Outcome{
-			ID: "X2", Name: "layer " + l, Class: Escape, Place: o.Place, Verdict: Broken, Report: o.Report,
+			ID: "X2", Name: "layer " + l, N: -1, Class: Escape, Place: o.Place, Verdict: Broken, Report: o.Report,
 			Why: []string{fmt.Sprintf("the Report of %s claims %s, and no answer of any case confirms it", o, l)},
 		})
 	}

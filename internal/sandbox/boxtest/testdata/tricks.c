@@ -135,11 +135,9 @@ static void finish(struct race *r, pthread_t t, unsigned long tries, unsigned lo
 static void *flip_names(void *arg)
 {
 	struct race *r = arg;
-	while (!r->over) {
-		if (syscall(SYS_renameat2, AT_FDCWD, r->a[0], AT_FDCWD, r->a[1], 2) < 0)
-			break;
-		r->flips++;
-	}
+	while (!r->over)
+		if (syscall(SYS_renameat2, AT_FDCWD, r->a[0], AT_FDCWD, r->a[1], 2) == 0)
+			r->flips++;
 	return NULL;
 }
 
@@ -169,7 +167,8 @@ static void act_swaprace(char **a, int n)
 			close(fd);
 		}
 		truncate(path, 3);
-		unlink(path);
+		if (strcmp(a[2], "-")) // else it would be the link itself, and the race over
+			unlink(path);
 	}
 	finish(&r, t, tries, got);
 }
