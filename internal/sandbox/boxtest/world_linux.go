@@ -184,6 +184,7 @@ func open(name string) error {
 // start starts the process of the world and reads what it says of itself.
 func (w *world) start(ctx context.Context, probe string) error {
 	w.process = exec.CommandContext(ctx, probe, "world", w.path("run"), w.mark, w.secret)
+	w.process.Cancel, w.process.WaitDelay = func() error { return w.stdin.Close() }, 5*time.Second
 	w.process.Env = []string{"BOXTEST_SECRET=" + w.secret}
 	in, err := w.process.StdinPipe()
 	if err != nil {
@@ -272,11 +273,14 @@ func (w *world) ask() (wrong []string) {
 	}
 }
 
-// end takes the world away.
+// end takes the world away. The process tidies up when its input ends; one that does
+// not is killed.
 func (w *world) end() {
 	if w.process != nil {
-		_ = w.process.Process.Kill() // it has ended, usually
-		_ = w.process.Wait()
+		w.stdin.Close()
+		late := time.AfterFunc(5*time.Second, func() { _ = w.process.Process.Kill() })
+		_ = w.process.Wait() // how it ended was looked at before
+		late.Stop()
 		w.process = nil
 	}
 	_ = os.RemoveAll(w.root) // again by close of the suite, whose error is told
