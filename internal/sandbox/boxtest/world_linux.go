@@ -183,22 +183,21 @@ func open(name string) error {
 
 // start starts the process of the world and reads what it says of itself.
 func (w *world) start(ctx context.Context, probe string) error {
-	w.process = exec.CommandContext(ctx, probe, "world", w.path("run"), w.mark, w.secret)
-	w.process.Cancel, w.process.WaitDelay = func() error { return w.stdin.Close() }, 5*time.Second
-	w.process.Env = []string{"BOXTEST_SECRET=" + w.secret}
-	in, err := w.process.StdinPipe()
+	cmd := exec.CommandContext(ctx, probe, "world", w.path("run"), w.mark, w.secret)
+	cmd.Env = []string{"BOXTEST_SECRET=" + w.secret}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
-	out, err := w.process.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	w.stdin, w.stdout = in, bufio.NewReader(out)
-	if err := w.process.Start(); err != nil {
-		w.process = nil
+	cmd.Cancel, cmd.WaitDelay = in.Close, 5*time.Second
+	if err := cmd.Start(); err != nil {
 		return err
 	}
+	w.process, w.stdin, w.stdout = cmd, in, bufio.NewReader(out)
 	w.vars = map[string]string{
 		"WS": w.path("ws"), "OUT": w.path("out"), "RO": w.path("ro"), "RW": w.path("rw"), "RUN": w.path("run"),
 		"PROBE": w.path("ro/bin/" + w.mark), "MARK": w.mark, "SUP": strconv.Itoa(os.Getpid()),
