@@ -89,6 +89,9 @@ func (w world) onFiles() []attempt {
 		{"plant settings that an agent on the host would obey", true, func() error {
 			return makes(filepath.Join(w.Workspace, ".mcp.json"))
 		}},
+		{"plant them by a detour through /proc", true, func() error {
+			return makes("/proc/self/cwd/.envrc")
+		}},
 		{"make a device", true, func() error {
 			return unix.Mknod(filepath.Join(w.Workspace, "mem"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1)))
 		}},

@@ -44,7 +44,7 @@ func TestX1(t *testing.T) {
 	for _, name := range []string{
 		"read a file outside", "read it through a link", "write a file outside", "see that it is there", "change its mode",
 		"link it into the workspace", "make a file beside it", "plant a git hook that the host would run",
-		"plant settings that an agent on the host would obey", "read the environment of who started it", "signal who started it",
+		"plant settings that an agent on the host would obey", "plant them by a detour through /proc", "read the environment of who started it", "signal who started it",
 		"trace a process", "connect to a socket outside", "gain privileges", "leave a mark outside",
 	} {
 		if !through[name] {

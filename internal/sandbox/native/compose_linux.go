@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,10 +50,13 @@ func (b *builder) think() error {
 	} else {
 		p.nodes = v.sorted()
 		p.hold.private = privateOf(p.nodes)
+		if p.hold.names {
+			p.hold.above = aboveAny(p.hold.private, p.hold.writable)
+		}
 		if b.ids.outer >= 0 {
 			b.hideProcesses(p.nodes)
 		}
-		p.grants = grants(p.nodes, p.hold.names)
+		p.grants = grants(p.nodes, p.hold)
 		for _, way := range p.hold.reachable {
 			// From ABI 9 on, Landlock refuses the program to connect by itself.
 			p.grants = append(p.grants, grant{path: way, own: landlock.Connect})
@@ -127,6 +131,16 @@ func privateOf(nodes []node) (paths []string) {
 	return paths
 }
 
+// aboveAny returns those of trees that one of others is beneath.
+func aboveAny(trees, others []string) (above []string) {
+	for _, t := range trees {
+		if slices.ContainsFunc(others, func(o string) bool { return beneath(o, t) }) {
+			above = append(above, t)
+		}
+	}
+	return above
+}
+
 // realOf resolves the links of a path as far as it exists.
 func realOf(path string) string {
 	rest := ""
@@ -197,8 +211,9 @@ func seconds(d time.Duration) int64 {
 
 // grants are the rules of Landlock for nodes: a second wall behind the mounts, which
 // also keeps what a mount shows from being executed or changed where that makes no
-// sense. What is held is changed by pid 1 only.
-func grants(nodes []node, hold bool) []grant {
+// sense. What is held is changed by pid 1 only, and so is what is above it: Landlock
+// grants what is mounted beneath a tree with the tree.
+func grants(nodes []node, h holding) []grant {
 	const (
 		read  = landlock.Read
 		use   = landlock.Read | landlock.Execute
@@ -212,10 +227,12 @@ func grants(nodes []node, hold bool) []grant {
 	for _, n := range nodes {
 		inDev := beneath(n.path, "/dev") && n.kind != kindTmpfs
 		switch {
+		case n.kind == kindTmpfs && n.write && slices.Contains(h.above, n.path):
+			all = append(all, grant{path: n.path, access: use, own: write})
 		case n.kind == kindTmpfs && n.write:
 			all = append(all, grant{path: n.path, access: use | write})
 		case n.kind != kindBind || inDev || beneath(n.path, "/etc") && !n.mapped:
-		case n.write && hold:
+		case n.write && h.names:
 			all = append(all, grant{path: n.path, access: use, own: write})
 		case n.write:
 			all = append(all, grant{path: n.path, access: use | write})

@@ -85,6 +85,7 @@ type holding struct {
 	held      []string
 	later     bool
 	home      string
+	above     []string // private file systems that have writable trees beneath them
 	private   []string
 	reachable []string
 }
@@ -116,6 +117,7 @@ func (p *plan) visit(c *coder) {
 	c.strs(&p.hold.held)
 	c.flag(&p.hold.later)
 	c.str(&p.hold.home)
+	c.strs(&p.hold.above)
 	c.strs(&p.hold.private)
 	c.strs(&p.hold.reachable)
 }

@@ -19,6 +19,10 @@ type Rules struct {
 	// Copied are those of Writable that are overlays: what is written there is a copy,
 	// also of a file with other names.
 	Copied []string
+	// Private are trees that only the box has, and that have writable ones beneath
+	// them. Nothing is held there but the way down: Landlock grants a tree with all
+	// beneath it, whatever is mounted there, so the program cannot be given them.
+	Private []string
 	// Held are paths in these trees that can be neither made nor changed nor
 	// removed nor moved, nor can what is beneath them, nor can the directories above
 	// them be moved.
@@ -72,7 +76,7 @@ type Look interface {
 
 // Validate reports the first thing in r that cannot be.
 func (r Rules) Validate() error {
-	for _, list := range [...][]string{r.Writable, r.Copied, r.Held} {
+	for _, list := range [...][]string{r.Writable, r.Copied, r.Private, r.Held} {
 		for _, p := range list {
 			if !path.IsAbs(p) || path.Clean(p) != p {
 				return fmt.Errorf("held files: %q is not a clean absolute path", p)
@@ -113,19 +117,25 @@ func newJudge(r Rules) *judge {
 	return j
 }
 
-// root returns the smallest writable tree that p is in, "" if in none.
+// root returns the smallest tree that we answer for and p is in, "" if in none.
 func (j *judge) root(p string) string {
 	best := ""
-	for _, w := range j.Writable {
-		if len(w) > len(best) && places.Beneath(p, w) {
-			best = w
+	for _, list := range [...][]string{j.Writable, j.Private} {
+		for _, w := range list {
+			if len(w) > len(best) && places.Beneath(p, w) {
+				best = w
+			}
 		}
 	}
 	return best
 }
 
-// copied reports whether what is written to p is written to a copy.
-func (j *judge) copied(p string) bool { return slices.Contains(j.Copied, j.root(p)) }
+// copied reports whether what is written to p is written to a copy, or to what
+// nobody else has.
+func (j *judge) copied(p string) bool { return slices.Contains(j.Copied, j.root(p)) || j.private(p) }
+
+// private reports whether p is in a tree that only the box has.
+func (j *judge) private(p string) bool { return slices.Contains(j.Private, j.root(p)) }
 
 func (j *judge) check(op Op, p string, whole bool, look Look) Verdict {
 	root := j.root(p)
@@ -143,6 +153,9 @@ func (j *judge) check(op Op, p string, whole bool, look Look) Verdict {
 			}
 		}
 	}
+	if slices.Contains(j.Private, root) {
+		return j.checkPrivate(op, p, whole)
+	}
 	if j.Later {
 		return Verdict{}
 	}
@@ -151,6 +164,19 @@ func (j *judge) check(op Op, p string, whole bool, look Look) Verdict {
 		return Verdict{}
 	}
 	return v
+}
+
+// checkPrivate keeps the way down to what is of the host where it is: a tree that
+// was moved with what is above it would be known by another path.
+func (j *judge) checkPrivate(op Op, p string, whole bool) Verdict {
+	if whole || op == Remove || op == MoveAway {
+		for _, w := range j.Writable {
+			if places.Beneath(w, p) {
+				return Verdict{Rule: "this box is given " + w + ", which is beneath it"}
+			}
+		}
+	}
+	return Verdict{}
 }
 
 // checkLater applies the tables of package places, and what makes a repository.

@@ -21,7 +21,7 @@ func (l told) Born(p string) bool {
 
 var (
 	opWords = map[string]Op{"create": Make, "write": Change, "delete": Remove, "moveaway": MoveAway, "movehere": MoveHere, "link": Link}
-	tested  = Rules{Writable: []string{"/ws", "/home/u/p"}, Held: []string{"/ws/keep/this", "/ws/Ha\u0308ld"}, Home: "/home/u"}
+	tested  = Rules{Writable: []string{"/ws", "/home/u/p", "/mine/src/p"}, Private: []string{"/mine"}, Held: []string{"/ws/keep/this", "/ws/Ha\u0308ld"}, Home: "/home/u"}
 )
 
 func TestRules(t *testing.T) {
