@@ -18,3 +18,11 @@ func (p Profile) Workspace() Mode {
 		return NoAccess
 	}
 }
+
+// Wide reports whether boxes of profile p get the system calls, and the sockets within
+// the box, that agents, servers and builds need; others get what one command does.
+func (p Profile) Wide() bool { return p == ProfileAgent || p == ProfileServer }
+
+// Sockets reports whether the program of s can make Unix and Internet sockets. They
+// lead to the box itself, and to what s names as its network.
+func (s Spec) Sockets() bool { return s.Profile.Wide() || s.Network != NetworkNone }

@@ -25,7 +25,7 @@ func (b *builder) think() error {
 	s := b.spec
 	p := &plan{
 		failAt: b.fault.at, plain: b.plain, argv: s.Argv, env: s.Env, dir: s.WorkingDir(), hostname: hostname,
-		uid: -1, gid: -1, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),
+		open: s.Network == sandbox.NetworkOpen, uid: -1, gid: -1, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),
 	}
 	if b.become {
 		p.uid, p.gid = b.ids.uid, b.ids.gid
@@ -100,22 +100,16 @@ func holdingOf(s sandbox.Spec, v *view, who person) holding {
 	return h
 }
 
-// sockets reports whether the program can make sockets. They lead to the box itself, and
-// to what the Spec names.
-func (b *builder) sockets() bool {
-	return (b.wide() || b.spec.Network == sandbox.NetworkPolicy) && !b.plain
-}
-
-func (b *builder) wide() bool {
-	return b.spec.Profile == sandbox.ProfileAgent || b.spec.Profile == sandbox.ProfileServer
-}
+// sockets reports whether the program can make sockets. Without a network namespace
+// nothing would keep them in the box.
+func (b *builder) sockets() bool { return b.spec.Sockets() && !b.plain }
 
 // holdSockets has the supervisor tell the sockets of the box from those of the host.
 func (b *builder) holdSockets(h *holding) {
 	if !b.sockets() {
 		return
 	}
-	h.on, h.sockets = true, true
+	h.on, h.sockets, h.shared = true, true, b.spec.Network == sandbox.NetworkOpen
 	if b.spec.Network == sandbox.NetworkPolicy {
 		h.reachable = append(h.reachable, realOf(b.spec.Egress))
 	}
@@ -157,7 +151,7 @@ func realOf(path string) string {
 func (b *builder) filters() error {
 	sockets := b.sockets()
 	program, err := filter.Build(filter.Options{
-		Agent: b.wide(), Namespaces: !b.plain, Hold: b.plan.hold.names, Sockets: b.plan.hold.sockets,
+		Agent: b.spec.Profile.Wide(), Namespaces: !b.plain, Hold: b.plan.hold.names, Sockets: b.plan.hold.sockets,
 		Unix: sockets, Inet: sockets, RouteNetlink: sockets,
 	})
 	if err != nil {

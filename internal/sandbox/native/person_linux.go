@@ -2,7 +2,9 @@ package native
 
 import (
 	"bufio"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -74,7 +76,7 @@ func printable(line string) bool {
 
 // synthetic returns the files of /etc that are made up: what the machine has there
 // names its people and its network.
-func synthetic(who person) map[string]string {
+func synthetic(who person, open bool) (map[string]string, error) {
 	home := who.home
 	if home == "" {
 		home = "/"
@@ -94,7 +96,7 @@ func synthetic(who person) map[string]string {
 	if who.gid != overflowID {
 		group += "nogroup:x:65534:\n"
 	}
-	return map[string]string{
+	files := map[string]string{
 		"/etc/passwd":        passwd,
 		"/etc/group":         group + "tty:x:5:\n",
 		"/etc/hostname":      hostname + "\n",
@@ -102,6 +104,20 @@ func synthetic(who person) map[string]string {
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nservices: files\nprotocols: files\nrpc: files\n",
 		"/etc/resolv.conf":   "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
 	}
+	if !open {
+		return files, nil
+	}
+	// With the network of the machine go the names that it has there.
+	for _, name := range []string{"/etc/hosts", "/etc/resolv.conf"} {
+		text, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if len(text) <= maxCopied {
+			files[name] = string(text)
+		}
+	}
+	return files, nil
 }
 
 // overflowID is what stands for users that a user namespace does not know

@@ -65,7 +65,11 @@ func (b *builder) thinkPlain(p *plan, v *view) error {
 	if b.spec.Workspace.Upper != "" {
 		return lack("an overlay as the workspace")
 	}
-	if b.spec.Network != sandbox.NetworkNone {
+	switch b.spec.Network {
+	case sandbox.NetworkNone:
+	case sandbox.NetworkOpen:
+		return lack("the network of the machine")
+	default:
 		return lack("a network by policy")
 	}
 	for _, n := range v.sorted() {

@@ -7,6 +7,7 @@ import (
 // A plan is all that a stage is told. The stage has no other source (N2).
 type plan struct {
 	failAt string // the step that fails on purpose, in tests
+	open   bool   // the network is that of the machine
 	plain  bool   // no namespaces: Landlock and the filter are all there is
 
 	argv, env []string
@@ -85,6 +86,7 @@ type holding struct {
 	held      []string
 	later     bool
 	home      string
+	shared    bool     // abstract sockets are those of the machine
 	above     []string // private file systems that have writable trees beneath them
 	private   []string
 	reachable []string
@@ -109,6 +111,7 @@ func (p *plan) visit(c *coder) {
 	list(c, &p.limits, func(l *limit) { l.visit(c) })
 	c.str(&p.program)
 	c.str(&p.own)
+	c.flag(&p.open)
 	c.flag(&p.hold.on)
 	c.flag(&p.hold.names)
 	c.flag(&p.hold.sockets)
@@ -117,6 +120,7 @@ func (p *plan) visit(c *coder) {
 	c.strs(&p.hold.held)
 	c.flag(&p.hold.later)
 	c.str(&p.hold.home)
+	c.flag(&p.hold.shared)
 	c.strs(&p.hold.above)
 	c.strs(&p.hold.private)
 	c.strs(&p.hold.reachable)

@@ -180,7 +180,9 @@ func (s *stage) buildRoot() {
 // isolate sets up what the other namespaces are about.
 func (s *stage) isolate() {
 	s.do("host name", func() error { return unix.Sethostname([]byte(s.plan.hostname)) })
-	s.do("loopback", loopback)
+	if !s.plan.open { // the machine's is not ours to set up
+		s.do("loopback", loopback)
+	}
 }
 
 // loopback brings up the only interface of a new network namespace.

@@ -263,8 +263,10 @@ func (b *builder) attributes() *syscall.SysProcAttr {
 	if b.plain {
 		return attr
 	}
-	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if b.spec.Network != sandbox.NetworkOpen {
+		attr.Cloneflags |= unix.CLONE_NEWNET
+	}
 	attr.UidMappings, attr.GidMappings = b.ids.maps()
 	attr.AmbientCaps = stageCaps
 	if b.spec.Workspace.Upper != "" {

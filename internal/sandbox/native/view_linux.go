@@ -62,7 +62,9 @@ func newView(s sandbox.Spec, who person, own bool) (*view, error) {
 	if err := v.addNamed(s); err != nil {
 		return nil, err
 	}
-	v.addBase(who)
+	if err := v.addBase(who, s.Network == sandbox.NetworkOpen); err != nil {
+		return nil, err
+	}
 	if err := v.addProgram(s); err != nil {
 		return nil, err
 	}
@@ -253,18 +255,23 @@ func (v *view) forget() {
 }
 
 // addBase adds what every box has of the host.
-func (v *view) addBase(who person) {
+func (v *view) addBase(who person, open bool) error {
 	for _, p := range base {
 		v.addHost(p)
 	}
 	for _, name := range etc {
 		v.addHost("/etc/" + name)
 	}
-	for path, text := range synthetic(who) {
+	files, err := synthetic(who, open)
+	if err != nil {
+		return err
+	}
+	for path, text := range files {
 		if _, ok := v.nodes[path]; !ok && !v.visible(path) && !v.denied(path) {
 			v.nodes[path] = node{path: path, kind: kindFile, source: text, mode: 0o444}
 		}
 	}
+	return nil
 }
 
 // addHost adds a path of the host as it is there: a link as a link. What the Spec

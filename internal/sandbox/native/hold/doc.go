@@ -66,6 +66,9 @@ type Options struct {
 	// Unheld says that only connect and bind are handed over: what is writable, the
 	// program changes by itself.
 	Unheld bool
+	// Shared says that the box has the network of the machine: abstract sockets would
+	// be the machine's, and are connected to by nobody.
+	Shared bool
 	// Private are mount points of file systems in memory that nobody but the box has:
 	// the sockets there are its own. Reachable are sockets outside that it may connect
 	// to. Like the paths of Rules, both are without symbolic links.

@@ -157,6 +157,9 @@ func (w *worker) socket(number int32) (int, unix.Errno) {
 
 const ruleService = "a service that was not started in this box listens at this socket, which is the host's; start one in the box, in a directory of its own such as /tmp"
 
+// ruleAbstract says why an abstract socket is not connected to.
+const ruleAbstract = "abstract sockets are those of this machine, whose network the box was given"
+
 // connect performs connect(2). It is never passed on: what is at a descriptor and in
 // memory may change.
 func (w *worker) connect(number int32, at uint64, size int) answer {
@@ -169,6 +172,10 @@ func (w *worker) connect(number int32, at uint64, size int) answer {
 		return refuse(e)
 	}
 	path := named(a)
+	if path == "" && isUnix(a) && w.shared {
+		w.denials.add(Connect, "@"+string(a[min(len(a), familySize+1):]), ruleAbstract)
+		return refuse(unix.ECONNREFUSED)
+	}
 	if path != "" {
 		dirfd, rest := w.through(path)
 		t, _, e := w.find(dirfd, rest, true)
