@@ -72,6 +72,8 @@ type order struct {
 	Dir       []byte
 	Limits    limits
 	Paths     []pathOrder
+	Wide      bool // the calls that agents and servers need
+	Sockets   bool // of the box's own network, and to the way out
 }
 
 // A pathOrder asks what the box sees at a path.

@@ -336,7 +336,7 @@ type stage struct {
 func (st *stage) order(ctx context.Context, s sandbox.Spec, p *plan) error {
 	lift := bound(ctx, st.conn)
 	defer lift()
-	o := order{Argv: byteWords(s.Argv), Env: byteWords(s.Env), Dir: []byte(p.dir), Limits: p.limits}
+	o := order{Argv: byteWords(s.Argv), Env: byteWords(s.Env), Dir: []byte(p.dir), Limits: p.limits, Wide: s.Profile.Wide(), Sockets: s.Sockets()}
 	for _, m := range p.mounts {
 		o.Paths = append(o.Paths, pathOrder{Target: []byte(m.target), Write: !m.readOnly})
 	}

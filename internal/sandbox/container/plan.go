@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -80,6 +81,9 @@ func (p *plan) close() {
 
 // checkEngine refuses what an engine on another kernel cannot do.
 func (p *plan) checkEngine(s sandbox.Spec, e *engine) error {
+	if s.Network == sandbox.NetworkOpen {
+		return errors.New("a container is not given the network of this machine; use the native tier, or none at all")
+	}
 	if e.local {
 		return nil
 	}

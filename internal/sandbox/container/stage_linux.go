@@ -111,8 +111,8 @@ func prepare(o order) (*execution, account, error) {
 	for _, p := range o.Paths {
 		a.Paths = append(a.Paths, accountOf(p))
 	}
-	if err := denyCalls(); err != nil {
-		return nil, account{}, fmt.Errorf("filtering system calls: %w", err)
+	if err := denyCalls(o.Wide, o.Sockets); err != nil {
+		return nil, account{}, err
 	}
 	a.Facts = readFacts("/proc/self")
 	return x, a, nil
