@@ -3,6 +3,7 @@
 package native
 
 import (
+	"fmt"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -393,10 +394,13 @@ func capsetAll(keep uint64) error {
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data)), 0)
 	runtime.KeepAlive(&head)
 	runtime.KeepAlive(&data)
-	if e != 0 {
-		return e
+	switch e {
+	case 0:
+		return nil
+	case unix.ENOTSUP:
+		return fmt.Errorf("this program was built with cgo, which has threads that cannot be confined; build it with CGO_ENABLED=0: %w", e)
 	}
-	return nil
+	return e
 }
 
 // programBytes and programOf carry a seccomp program through a plan.
