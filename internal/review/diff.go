@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/linediff"
 	"ringfence/internal/sys/subtree"
 )
@@ -54,7 +54,7 @@ func (r *Review) Diff(w io.Writer, s Selection) error {
 			_, err := fmt.Fprintf(w, "… %d more changes: the diff is longer than %d bytes; name paths to see them\n", count(meant[i:]), maxDiff)
 			return err
 		}
-		n, err := io.WriteString(w, visible(c.diff(low, up)))
+		n, err := io.WriteString(w, display.Text(c.diff(low, up)))
 		written += n
 		if err != nil {
 			return err
@@ -181,26 +181,4 @@ func quoted(path string) string {
 		return q
 	}
 	return path
-}
-
-// visible shows what has no shape as an escape.
-func visible(s string) string {
-	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
-	if utf8.ValidString(s) && strings.IndexFunc(s, hidden) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x{%02x}`, s[0])
-		case hidden(r):
-			fmt.Fprintf(&b, `\u{%x}`, r)
-		default:
-			b.WriteString(s[:n])
-		}
-		s = s[n:]
-	}
-	return b.String()
 }

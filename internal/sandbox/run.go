@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxKept is how many bytes Run keeps of a stream when the Spec sets no limit.
@@ -56,6 +57,24 @@ func Run(ctx context.Context, t Tier, s Spec, stdin []byte) (Output, error) {
 		return out, fmt.Errorf("running %s: %w", s.Argv[0], err)
 	}
 	return out, nil
+}
+
+// Watch ends a box when its time is over, or ctx: then it calls kill with the cause.
+// It returns when it has, or when done is closed. wall may be Unlimited.
+func Watch(ctx context.Context, wall time.Duration, done <-chan struct{}, kill func(Cause)) {
+	var over <-chan time.Time
+	if wall != Unlimited {
+		t := time.NewTimer(wall)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		kill(CauseKill)
+	case <-over:
+		kill(CauseDeadline)
+	}
 }
 
 // A Capped passes on the first bytes of a stream and drops the others.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"ringfence/internal/sandbox"
 )
@@ -88,23 +87,6 @@ func (b *box) autopsy(ctx context.Context, refused []sandbox.Denial, cause error
 		return sandbox.Exit{Cause: sandbox.CauseSignal, Signal: 9}, refused, nil
 	}
 	return sandbox.Exit{}, refused, fmt.Errorf("the container ended with status %d before the program did: %w", a.State.ExitCode, cause)
-}
-
-// watch ends the box when its time is over. It ends with the box.
-func (b *box) watch(ctx context.Context, wall time.Duration) {
-	var over <-chan time.Time
-	if wall != sandbox.Unlimited {
-		t := time.NewTimer(wall)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		b.end(sandbox.CauseKill)
-	case <-over:
-		b.end(sandbox.CauseDeadline)
-	}
 }
 
 func (b *box) end(cause sandbox.Cause) {

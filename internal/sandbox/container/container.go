@@ -126,7 +126,7 @@ func (t *Tier) start(ctx context.Context, s sandbox.Spec) (*box, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	go b.live(ctx)
-	go b.watch(ctx, p.wall)
+	go sandbox.Watch(ctx, p.wall, b.done, b.end)
 	return b, nil
 }
 

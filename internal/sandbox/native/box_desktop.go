@@ -102,24 +102,7 @@ func (b *box) begin(ctx context.Context) {
 			}
 		}
 	}()
-	go b.watch(ctx)
-}
-
-// watch ends the box when its time is over, or its context. It ends with the box.
-func (b *box) watch(ctx context.Context) {
-	var over <-chan time.Time
-	if b.bounds.Wall != sandbox.Unlimited {
-		t := time.NewTimer(b.bounds.Wall)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		b.kill(sandbox.CauseKill)
-	case <-over:
-		b.kill(sandbox.CauseDeadline)
-	}
+	go sandbox.Watch(ctx, b.bounds.Wall, b.done, b.kill)
 }
 
 func (b *box) kill(cause sandbox.Cause) {

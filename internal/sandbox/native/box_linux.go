@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -112,7 +111,7 @@ func (b *box) begin(ctx context.Context, w *wire) {
 		w.close()
 		b.finish()
 	}()
-	go b.watch(ctx)
+	go sandbox.Watch(ctx, b.bounds.Wall, b.reaped, b.kill)
 }
 
 // listen takes what the stage says until it ends.
@@ -201,23 +200,6 @@ func (b *box) closeStreams() {
 		if f != nil {
 			f.Close()
 		}
-	}
-}
-
-// watch ends the box when its time is over, or its context. It ends with the box.
-func (b *box) watch(ctx context.Context) {
-	var over <-chan time.Time
-	if b.bounds.Wall != sandbox.Unlimited {
-		t := time.NewTimer(b.bounds.Wall)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-b.reaped:
-	case <-ctx.Done():
-		b.kill(sandbox.CauseKill)
-	case <-over:
-		b.kill(sandbox.CauseDeadline)
 	}
 }
 

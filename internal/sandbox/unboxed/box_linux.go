@@ -68,7 +68,8 @@ func (Tier) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 		closeAll(b.ours())
 		return nil, startError(s.Argv[0], err)
 	}
-	go b.watch(ctx, s.Bounds().Wall)
+	// What is left, Wait reports.
+	go sandbox.Watch(ctx, s.Bounds().Wall, b.done, func(c sandbox.Cause) { _ = b.kill(c) })
 	return b, nil
 }
 
@@ -213,23 +214,6 @@ func exitOf(state *os.ProcessState, killed sandbox.Cause) sandbox.Exit {
 		return sandbox.Exit{Cause: sandbox.CauseSignal, Signal: int(ws.Signal())}
 	}
 	return sandbox.Exit{Cause: sandbox.CauseExit, Code: ws.ExitStatus()}
-}
-
-// watch ends the box when its time is over. It ends with the box.
-func (b *box) watch(ctx context.Context, wall time.Duration) {
-	var over <-chan time.Time
-	if wall != sandbox.Unlimited {
-		t := time.NewTimer(wall)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		_ = b.kill(sandbox.CauseKill) // Wait reports what is left
-	case <-over:
-		_ = b.kill(sandbox.CauseDeadline)
-	}
 }
 
 func (b *box) kill(cause sandbox.Cause) error {
