@@ -242,3 +242,20 @@ func TestClosedDirectory(t *testing.T) {
 		t.Errorf("%v, %v", i, err)
 	}
 }
+
+// TestModeOfTheWorkspaceAfterAPart: what was applied in the workspace changes its time,
+// and is no outside change of it.
+func TestModeOfTheWorkspaceAfterAPart(t *testing.T) {
+	r := begin(t, func(ws string) { fill(t, ws, "file old 644 x") })
+	fill(t, r.Upper, "file new 644 n")
+	if err := os.Chmod(r.Upper, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Apply(Selection{Paths: []string{"new"}}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Apply(Selection{})
+	if err != nil || len(out.Conflicts) > 0 || len(out.Applied) != 1 || out.Applied[0].Path != "." {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
