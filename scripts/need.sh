@@ -120,8 +120,8 @@ if command_or_apt gcc gcc "the suites of boxes"; then
 		missing+=("a static C library (on Debian: sudo apt-get install libc6-dev) for the suites of boxes")
 	fi
 fi
-for program in make python3 tmux; do
-	command_or_apt $program $program "a case of the suites of boxes" || true
+for program in make /usr/bin/python3 tmux sqlite3 perl; do
+	command_or_apt $program "${program##*/}" "a case of the suites of boxes" || true
 done
 if command_or_apt npm npm "test/e2e (real MCP servers, Claude Code)"; then
 	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then

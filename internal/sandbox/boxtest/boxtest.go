@@ -73,6 +73,9 @@ type Options struct {
 	// Image says that the boxes have a file system of their own, in which programs
 	// of this machine need not be. Cases that need one are skipped then.
 	Image bool
+	// MaySkip lets Run pass where cases were skipped because a program is not there.
+	// Image does so as well.
+	MaySkip bool
 	// Dir is where the worlds are made; "" is the directory of temporary files.
 	Dir string
 }
@@ -130,7 +133,11 @@ func Run(tb testing.TB, tier sandbox.Tier, o Options) {
 		case Broken:
 			tb.Errorf("%s: %s: %s", c.Class, c, strings.Join(c.Why, "\n\t"))
 		case Skipped:
-			tb.Logf("%s: skipped: %s", c, strings.Join(c.Why, "; "))
+			tell := tb.Errorf
+			if o.MaySkip || o.Image {
+				tell = tb.Logf
+			}
+			tell("%s: skipped: %s", c, strings.Join(c.Why, "; "))
 		case Held, Refused, Missing, Unclaimed:
 		}
 	}

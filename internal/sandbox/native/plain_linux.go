@@ -23,8 +23,9 @@ import (
 // back truncation (3), and signals and sockets that lead outside (6).
 const plainABI = 6
 
-// accounts are what a plain box sees of /etc that other boxes have made up for them.
-var accounts = []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/localtime"}
+// accounts are what a plain box sees of /etc that other boxes have made up for them,
+// and what programs will not go on without if it is there and cannot be read.
+var accounts = []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts", "/etc/localtime", "/etc/gitconfig"}
 
 // harmless are the files of /proc that a plain box may read: those about the machine
 // that runtimes size themselves by. The directories of processes are not among them.

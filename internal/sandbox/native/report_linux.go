@@ -46,8 +46,7 @@ func (b *builder) readBack() error {
 	r.landlock(b.setup)
 	r.process(b.facts, !b.plain)
 	if b.plain {
-		r.r.Evidence[sandbox.LayerUserNamespace] = fmt.Sprintf("%v; to have them: %s", b.because, howToNamespaces())
-		r.r.Evidence[sandbox.LayerLandlock] += "; names, sizes and times of files outside stay visible"
+		r.plain(b.because)
 	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
@@ -70,6 +69,16 @@ func (b *builder) readBack() error {
 	}
 	b.box.report = r.r
 	return errors.Join(r.wrong...)
+}
+
+// plain says what a box without namespaces does not hold: what Landlock and the filter
+// cannot keep from the program, which reads the contents of nothing by it.
+func (r *reporter) plain(because error) {
+	how := fmt.Sprintf("%v; to have them: %s", because, howToNamespaces())
+	r.r.Missing = append(r.r.Missing, sandbox.LayerMountNamespace, sandbox.LayerPIDNamespace)
+	r.r.Evidence[sandbox.LayerUserNamespace] = how
+	r.r.Evidence[sandbox.LayerMountNamespace] = "names, sizes and times of files outside stay visible: " + how
+	r.r.Evidence[sandbox.LayerPIDNamespace] = "numbers and owners of processes outside stay visible: " + how
 }
 
 // sockets says how the sockets of the host are held back.

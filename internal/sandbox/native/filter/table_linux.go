@@ -53,9 +53,14 @@ var groups = []group{
 			statfs fstatfs getcwd chdir fchdir`,
 	},
 	{
-		name: "extended attributes", reason: "reading them",
+		name: "extended attributes", reason: "reading those of what is open",
 		when: program, otherwise: refused,
-		calls: `getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat`,
+		calls: "fgetxattr flistxattr",
+	},
+	{
+		name: "extended attributes by name", reason: "reading them; Landlock does not hold it back, only what is not mounted has none",
+		when: program | namespaces, otherwise: noAttribute,
+		calls: "getxattr lgetxattr getxattrat listxattr llistxattr listxattrat",
 	},
 	{
 		name: "contents", reason: "copying, allocating and flushing what is open",
