@@ -394,13 +394,13 @@ func capsetAll(keep uint64) error {
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data)), 0)
 	runtime.KeepAlive(&head)
 	runtime.KeepAlive(&data)
-	switch e {
-	case 0:
-		return nil
-	case unix.ENOTSUP:
+	if e == unix.ENOTSUP {
 		return fmt.Errorf("this program was built with cgo, which has threads that cannot be confined; build it with CGO_ENABLED=0: %w", e)
 	}
-	return e
+	if e != 0 {
+		return e
+	}
+	return nil
 }
 
 // programBytes and programOf carry a seccomp program through a plan.
