@@ -21,6 +21,11 @@ const stageName = "ringfence-box"
 // wireFD is the descriptor at which a stage finds its wire.
 const wireFD = 3
 
+// topFD is a descriptor that a stage is started with for its number alone. A table of
+// descriptors that grows in a process of several threads waits for all processors, some
+// 5 ms (fs/file.c, expand_fdtable); so it has its size before there are any.
+const topFD = 2*firstFD - 1
+
 // Child does not return in a process that was started as a stage, or to test a box.
 // Main calls it before anything else; in any other process it does nothing.
 func Child() {
@@ -142,6 +147,7 @@ func (s *stage) becomeStage() error {
 	}
 	unix.Umask(0)
 	unix.CloseOnExec(wireFD)
+	unix.Close(topFD)
 	if p.uid >= 0 {
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(p.gid, p.gid, p.gid), syscall.Setresuid(p.uid, p.uid, p.uid)); err != nil {
 			return err

@@ -245,7 +245,9 @@ func (b *builder) startStage() error {
 	}
 	defer lastWords.Close()
 	b.box.lastWords = last
-	attr := &os.ProcAttr{Dir: "/", Env: stageEnv, Files: []*os.File{null, null, lastWords, theirs}, Sys: b.attributes()}
+	files := make([]*os.File, topFD+1)
+	files[0], files[1], files[2], files[wireFD], files[topFD] = null, null, lastWords, theirs, null
+	attr := &os.ProcAttr{Dir: "/", Env: stageEnv, Files: files, Sys: b.attributes()}
 	started := make(chan error)
 	go b.box.live(attr, started)
 	err = <-started
