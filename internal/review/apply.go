@@ -230,7 +230,7 @@ func (r *Review) begin(all, todo []Change) (a *applier, err error) {
 	if a.low, err = r.workspace(); err != nil {
 		return nil, err
 	}
-	if a.up, err = subtree.Open(r.Upper); err != nil {
+	if a.up, err = subtree.Open(r.Left()); err != nil {
 		return nil, errors.Join(err, a.low.Close())
 	}
 	if a.log, err = r.journal(); err != nil {

@@ -1,7 +1,6 @@
 package review
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -75,18 +74,9 @@ const (
 // discarded as a whole.
 var ErrTooMuch = fmt.Errorf("more than %d changes", maxChanges)
 
-// Names of the extended attributes that an overlay keeps in its upper tree when it is
-// mounted with the option userxattr (Documentation/filesystems/overlayfs.rst). A
-// program in the box cannot set them: the overlay refuses or renames its own.
-const (
-	attrOpaque   = "user.overlay.opaque"   // "y": nothing of the lower directory shows; "x": see attrWhiteout
-	attrWhiteout = "user.overlay.whiteout" // an empty file that marks a deletion, in a directory that is opaque "x"
-	attrOrigin   = "user.overlay.origin"   // was copied from the lower tree, perhaps from another name
-)
-
 // Changes returns what the box changed and nobody has applied or discarded, what is
-// above before what is in it. It walks the upper tree, and looks at the lower one
-// only where the upper one has something.
+// above before what is in it. Of an overlay it walks the upper tree, of a copy all of
+// it, and it looks at the workspace only where something was changed.
 func (r *Review) Changes() ([]Change, error) {
 	all, err := r.changes()
 	if err != nil {
@@ -101,7 +91,7 @@ func (r *Review) changes() (all []Change, err error) {
 		return nil, err
 	}
 	defer low.Close() //nolint:errcheck // nothing was written through it
-	up, err := subtree.Open(r.Upper)
+	up, err := subtree.Open(r.Left())
 	if err != nil {
 		return nil, err
 	}
@@ -113,23 +103,17 @@ func (r *Review) changes() (all []Change, err error) {
 	if time.Now().Before(r.Began) {
 		return nil, ErrClock
 	}
-	w := newWalk(r, past)
-	upInfo, uerr := up.Self()
-	lowInfo, lerr := low.Self()
-	if err := errors.Join(uerr, lerr); err != nil {
+	k, err := r.kept()
+	if err != nil {
 		return nil, err
 	}
-	if (upInfo.Perm^lowInfo.Perm)&0o777 != 0 {
-		c := Change{Path: ".", Kind: Mode, Dir: true, perm: upInfo.Perm, low: lowInfo, there: true, up: upInfo}
-		if c.Conflict = r.conflict(lowInfo); w.appliedIn["."] {
-			c.Conflict = ""
-		}
-		if err := w.add(c, ""); err != nil {
-			return nil, err
-		}
+	w := newWalk(r, past, k)
+	if err := w.root(up, low); err != nil {
+		return nil, err
 	}
 	if err := w.dir(level{up: up, low: low}); err != nil {
 		return nil, err
 	}
+	w.checkLinks()
 	return w.out, nil
 }

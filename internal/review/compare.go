@@ -55,6 +55,10 @@ func (r *Review) conflict(low subtree.Info) string {
 	if low.Changed.Before(began) {
 		return ""
 	}
+	return changedAt(low)
+}
+
+func changedAt(low subtree.Info) string {
 	return "it was changed outside at " + low.Changed.UTC().Format(time.RFC3339)
 }
 

@@ -19,7 +19,7 @@ import (
 const (
 	maxShown = 1 << 20 // bytes of one file
 	maxDiff  = 8 << 20 // bytes in all
-	context  = 3       // unchanged lines around a change
+	around   = 3       // unchanged lines around a change
 )
 
 // Diff writes to w what s means as a unified diff, as git writes it, with what is not
@@ -40,7 +40,7 @@ func (r *Review) Diff(w io.Writer, s Selection) error {
 		return fmt.Errorf("comparing: %w", err)
 	}
 	defer low.Close() //nolint:errcheck // nothing was written
-	up, err := subtree.Open(r.Upper)
+	up, err := subtree.Open(r.Left())
 	if err != nil {
 		return fmt.Errorf("comparing: %w", err)
 	}
@@ -110,7 +110,7 @@ func (c Change) diff(low, up *subtree.Dir) string {
 		fmt.Fprintf(&b, "%s → %s\n", was.words(), is.words())
 		return b.String()
 	}
-	if hunks := linediff.Hunks(was.text, is.text, context); hunks != "" {
+	if hunks := linediff.Hunks(was.text, is.text, around); hunks != "" {
 		fmt.Fprintf(&b, "--- %s\n+++ %s\n%s", wasText, isText, hunks)
 	}
 	return b.String()

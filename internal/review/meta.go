@@ -30,6 +30,8 @@ type meta struct {
 	Inode  string `json:"inode"`
 	UID    int    `json:"uid"`
 	GID    int    `json:"gid"`
+	Copy   string `json:"copy,omitempty"` // why it is of a copy; it is of an overlay without
+	Left   int    `json:"left_out,omitempty"`
 }
 
 const (
@@ -44,7 +46,7 @@ func validID(id string) bool { return idForm.MatchString(id) }
 func encodeMeta(r *Review) ([]byte, error) {
 	return json.Marshal(meta{
 		metaVersion, r.ID, r.Workspace, r.Session, r.Began.UTC().Format(time.RFC3339Nano),
-		strconv.FormatUint(r.root.dev, 10), strconv.FormatUint(r.root.ino, 10), r.uid, r.gid,
+		strconv.FormatUint(r.root.dev, 10), strconv.FormatUint(r.root.ino, 10), r.uid, r.gid, r.Because, r.LeftOut,
 	})
 }
 
@@ -68,12 +70,12 @@ func decodeMeta(raw []byte) (*Review, error) {
 		return nil, fmt.Errorf("%q is no id of a review", m.ID)
 	case !filepath.IsAbs(m.Workspace) || filepath.Clean(m.Workspace) != m.Workspace || strings.ContainsRune(m.Workspace, 0):
 		return nil, fmt.Errorf("%q is no workspace", m.Workspace)
-	case m.UID < 0 || m.GID < 0 || began.Year() < 1970 || began.Year() > 9999:
+	case m.UID < 0 || m.GID < 0 || m.Left < 0 || began.Year() < 1970 || began.Year() > 9999:
 		return nil, errors.New("the description is malformed")
 	}
 	return &Review{
 		ID: m.ID, Workspace: m.Workspace, Session: m.Session, Began: began.UTC(),
-		root: identity{dev, ino}, uid: m.UID, gid: m.GID,
+		root: identity{dev, ino}, uid: m.UID, gid: m.GID, Because: m.Copy, LeftOut: m.Left,
 	}, nil
 }
 

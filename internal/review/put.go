@@ -186,7 +186,8 @@ func (a *applier) fill(dir *subtree.Dir, temp string, c Change) (err error) {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(subtree.Copy(to, f, info.Size), to.Close())
+	_, err = subtree.Copy(to, f, info.Size, info.Size)
+	err = errors.Join(err, to.Close())
 	if err != nil {
 		return err
 	}

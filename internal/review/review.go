@@ -56,13 +56,19 @@ var (
 	ErrClock = errors.New("the clock was set back since the review began, so outside changes cannot be told")
 )
 
-// A Review is one upper tree. Its fields do not change.
+// A Review is what one box did. Its fields do not change, but by [Review.Copy].
 type Review struct {
 	ID          string
 	Workspace   string // absolute, without links
 	Session     string // of the engine, "" if there was none
 	Began       time.Time
 	Upper, Work string // directories of the overlay, in one directory of their own
+	// Copied is the directory of a copy of the workspace, "" while the changes are
+	// those of the overlay; Because says why it was needed, and LeftOut is how much
+	// the copy has not. [Review.Copy] sets them.
+	Copied  string
+	Because string
+	LeftOut int
 
 	dir  string
 	root identity // of the workspace
@@ -81,10 +87,11 @@ type Options struct {
 }
 
 const (
-	metaFile = "meta.json"
-	lockFile = "lock"
-	doneFile = "done"
-	layers   = "layers" // the parent of the two trees: a box of root gets it as one mount
+	metaFile     = "meta.json"
+	lockFile     = "lock"
+	doneFile     = "done"
+	manifestFile = "manifest" // of a copy
+	layers       = "layers"   // the parent of the two trees: a box of root gets it as one mount
 )
 
 // New begins a review: the directories for an overlay of o.Workspace. It is in use
@@ -159,6 +166,22 @@ func (r *Review) make(all string, ws subtree.Info) (err error) {
 
 func (r *Review) place() {
 	r.Upper, r.Work = filepath.Join(r.dir, layers, "upper"), filepath.Join(r.dir, layers, "work")
+}
+
+// Left is the directory in which the box left what it did.
+func (r *Review) Left() string {
+	if r.Copied != "" {
+		return r.Copied
+	}
+	return r.Upper
+}
+
+// How is the way in which the changes are kept apart: "overlay" or "copy".
+func (r *Review) How() string {
+	if r.Copied != "" {
+		return "copy"
+	}
+	return "overlay"
 }
 
 // ownDir makes a directory that belongs to whom ws belongs to.
@@ -284,6 +307,9 @@ func read(home, person, id string) (*Review, error) {
 	}
 	r.dir, r.home = dir, person
 	r.place()
+	if r.Because != "" {
+		r.Copied = filepath.Join(dir, layers, "copy")
+	}
 	return r, nil
 }
 

@@ -6,30 +6,62 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"strings"
 
 	"ringfence/internal/sys/subtree"
 )
 
-// A walk is one way through an upper tree.
+// A walk is one way through what a box left.
 type walk struct {
 	r    *Review
+	kept kept
 	done done
 	// appliedIn are the directories in which something was applied, or begun to be:
 	// their times are ours.
 	appliedIn map[string]bool
-	out       []Change
+	// names are how many names the files with several have in what the box left.
+	names map[identity]uint64
+	out   []Change
 }
 
-func newWalk(r *Review, past done) *walk {
-	w := &walk{r: r, done: past, appliedIn: map[string]bool{}}
+func newWalk(r *Review, past done, k kept) *walk {
+	w := &walk{r: r, kept: k, done: past, appliedIn: map[string]bool{}, names: map[identity]uint64{}}
 	for p, what := range past {
 		if what == begun || what == wasApplied {
 			w.appliedIn[path.Dir(p)] = true
 		}
 	}
 	return w
+}
+
+// root adds the change of the permissions of the workspace itself.
+func (w *walk) root(up, low *subtree.Dir) error {
+	now, uerr := up.Self()
+	info, lerr := low.Self()
+	if err := errors.Join(uerr, lerr); err != nil || (now.Perm^info.Perm)&0o777 == 0 {
+		return err
+	}
+	if c, ok := w.kept.(copied); ok && (now.Perm^c.m.at["."].copied.Perm)&0o777 == 0 {
+		return nil // it was changed outside
+	}
+	c := Change{Path: ".", Kind: Mode, Dir: true, perm: now.Perm, low: info, there: true, up: now}
+	if !w.appliedIn["."] {
+		var err error
+		if c.Conflict, err = w.kept.outside(".", nil, "", info, true); err != nil {
+			return err
+		}
+	}
+	return w.add(c, "")
+}
+
+// checkLinks refuses files that have a name beside those that the box left: their
+// content may be that of a file which is none of its business.
+func (w *walk) checkLinks() {
+	for i := range w.out {
+		c := &w.out[i]
+		if here := w.names[identity{c.up.Dev, c.up.Ino}]; c.up.Kind == subtree.File && c.up.Links > max(here, 1) && c.Refused == "" {
+			c.Refused = fmt.Sprintf("it is a hard link: of its %d names only %d are in the workspace of the box", c.up.Links, here)
+		}
+	}
 }
 
 // A level is one directory of the walk.
@@ -54,35 +86,19 @@ func join(dir, name string) string {
 
 // dir adds the changes in one directory.
 func (w *walk) dir(l level) error {
-	names, err := l.up.Names(maxChanges)
+	entries, err := w.kept.entries(l)
 	if err != nil {
 		return err
 	}
-	slices.Sort(names)
 	l.place = repository(l)
-	for _, name := range names {
-		if err := w.entry(l, name); err != nil {
-			return err
+	for _, e := range entries {
+		if e.up.Kind == subtree.File && e.up.Links > 1 && !e.gone {
+			w.names[identity{e.up.Dev, e.up.Ino}]++
 		}
-	}
-	if !l.opaque || l.low == nil {
-		return nil
-	}
-	// What the box left out of a directory that it made anew is deleted.
-	olds, err := l.low.Names(maxChanges)
-	if err != nil {
-		return err
-	}
-	slices.Sort(olds)
-	for _, name := range olds {
-		if _, ok := slices.BinarySearch(names, name); ok {
+		if e.same {
 			continue
 		}
-		low, there, err := lookup(l.low, name)
-		if err == nil && there {
-			err = w.deleted(l, name, low)
-		}
-		if err != nil {
+		if err := w.entry(l, e); err != nil {
 			return err
 		}
 	}
@@ -101,34 +117,36 @@ func lookup(d *subtree.Dir, name string) (info subtree.Info, there bool, err err
 	return info, err == nil, err
 }
 
-func (w *walk) entry(l level, name string) error {
-	up, err := l.up.Lstat(name)
+func (w *walk) entry(l level, e entry) error {
+	low, there, err := lookup(l.low, e.name)
 	if err != nil {
 		return err
 	}
-	low, there, err := lookup(l.low, name)
-	if err != nil {
-		return err
+	c := Change{Path: join(l.path, e.name), Size: e.up.Size, perm: e.up.Perm, up: e.up, low: low, there: there}
+	if e.gone && !there {
+		return nil
 	}
-	c := Change{Path: join(l.path, name), Size: up.Size, perm: up.Perm, up: up, low: low, there: there}
-	if there {
-		c.Conflict = w.r.conflict(low)
-	}
-	switch up.Kind {
-	case subtree.Null:
-		if !there {
-			return nil
+	if there || w.done[c.Path] != begun { // else we have begun to put something else there
+		if c.Conflict, err = w.kept.outside(c.Path, l.low, e.name, low, there); err != nil {
+			return err
 		}
-		return w.deleted(l, name, low)
-	case subtree.Directory:
-		return w.directory(l, name, c)
-	case subtree.Link:
-		return w.link(l, name, c)
-	case subtree.File:
-		return w.file(l, name, c)
+	}
+	if why := w.kept.unseen(c.Path); why != "" {
+		c.Kind, c.Dir, c.Refused = kindOf(c), e.up.Kind == subtree.Directory, why
+		return w.add(c, join(l.place, e.name))
+	}
+	switch {
+	case e.gone:
+		return w.deleted(l, e.name, c)
+	case e.up.Kind == subtree.Directory:
+		return w.directory(l, e, c)
+	case e.up.Kind == subtree.Link:
+		return w.link(l, e.name, c)
+	case e.up.Kind == subtree.File:
+		return w.file(l, e.name, c)
 	default:
 		c.Kind, c.Refused = kindOf(c), "it is a device, a pipe or a socket"
-		return w.add(c, join(l.place, name))
+		return w.add(c, join(l.place, e.name))
 	}
 }
 
@@ -145,13 +163,13 @@ func (w *walk) replaced(l level, name string, c *Change) error {
 	if !c.there || c.low.Kind != subtree.Directory {
 		return nil
 	}
-	return w.within(l.low, name, c, 0)
+	return w.within(l.low, name, c.Path, c, 0)
 }
 
-func (w *walk) deleted(l level, name string, low subtree.Info) error {
-	c := Change{Path: join(l.path, name), Kind: Deleted, Dir: low.Kind == subtree.Directory, low: low, there: true, Conflict: w.r.conflict(low)}
+func (w *walk) deleted(l level, name string, c Change) error {
+	c.Kind, c.Dir, c.Size, c.perm, c.up = Deleted, c.low.Kind == subtree.Directory, 0, 0, subtree.Info{}
 	if !c.Dir {
-		c.Size = low.Size
+		c.Size = c.low.Size
 	}
 	if err := w.replaced(l, name, &c); err != nil {
 		return err
@@ -159,10 +177,10 @@ func (w *walk) deleted(l level, name string, low subtree.Info) error {
 	return w.add(c, join(l.place, name))
 }
 
-// within looks for outside changes in directory name of d, which is to go.
-func (w *walk) within(d *subtree.Dir, name string, c *Change, depth int) error {
+// within looks for outside changes in directory name of d, at path, which is to go.
+func (w *walk) within(d *subtree.Dir, name, path string, c *Change, depth int) error {
 	if depth > maxDepth {
-		c.Refused = fmt.Sprintf("it is more than %d directories deep", maxDepth)
+		c.Refused = tooDeep
 		return nil
 	}
 	sub, err := d.Open(name)
@@ -183,11 +201,20 @@ func (w *walk) within(d *subtree.Dir, name string, c *Change, depth int) error {
 		if !there {
 			continue
 		}
-		if why := w.r.conflict(info); why != "" && c.Conflict == "" {
-			c.Conflict = "in it, " + n + " " + strings.TrimPrefix(why, "it ")
+		at := join(path, n)
+		why, err := w.kept.outside(at, sub, n, info, true)
+		switch {
+		case err != nil:
+			return err
+		case why != "" && c.Conflict == "":
+			c.Conflict = "in it, " + quoted(n) + ": " + why
+		}
+		if why := w.kept.unseen(at); why != "" {
+			c.Refused = "in it, " + quoted(n) + ": " + why
+			return nil
 		}
 		if info.Kind == subtree.Directory {
-			if err := w.within(sub, n, c, depth+1); err != nil {
+			if err := w.within(sub, n, at, c, depth+1); err != nil {
 				return err
 			}
 		}
@@ -195,46 +222,46 @@ func (w *walk) within(d *subtree.Dir, name string, c *Change, depth int) error {
 	return nil
 }
 
-func (w *walk) directory(l level, name string, c Change) error {
+var tooDeep = fmt.Sprintf("it is more than %d directories deep", maxDepth)
+
+func (w *walk) directory(l level, e entry, c Change) error {
 	c.Dir, c.Size = true, 0
-	place := join(l.place, name)
+	place := join(l.place, e.name)
 	next := level{path: c.Path, place: place, opaque: l.opaque, depth: l.depth + 1}
-	up, err := l.up.Open(name)
+	up, err := l.up.Open(e.name)
 	if err != nil || next.depth > maxDepth {
-		c.Kind, c.Refused = kindOf(c), fmt.Sprintf("it is more than %d directories deep", maxDepth)
+		c.Kind, c.Refused = kindOf(c), tooDeep
 		if err != nil {
 			c.Refused = reason(err)
 		}
 		return errors.Join(w.add(c, place), closeIf(up))
 	}
 	defer up.Close() //nolint:errcheck // nothing was written
+	next.up = up
+	taken, odd, err := w.kept.descend(l, up, &next)
+	if err != nil {
+		return err
+	}
 	if why := closed(up); why != "" {
-		c.Kind, c.Refused = kindOf(c), why
+		odd = why
+	}
+	if odd != "" {
+		c.Kind, c.Refused = kindOf(c), odd
 		if c.low.Kind == subtree.Directory {
 			c.Kind = Mode
 		}
 		return w.add(c, place)
 	}
-	next.up = up
-	mark, _, err := up.Attr(attrOpaque)
-	if err != nil {
-		return err
-	}
-	_, copied, err := up.Attr(attrOrigin)
-	if err != nil {
-		return err
-	}
-	next.opaque, next.marks = l.opaque || mark == "y", mark == "x"
 	switch {
 	case !c.there:
 		c.Kind = Added
-		if copied {
-			c.Conflict = "it was removed or renamed since"
+		if taken {
+			c.Conflict = "it was removed or renamed outside since"
 		}
 	case c.low.Kind != subtree.Directory:
 		c.Kind = Type
 	default:
-		if next.low, err = l.low.Open(name); err != nil {
+		if next.low, err = l.low.Open(e.name); err != nil {
 			c.Kind, c.Refused = Type, reason(err)
 			return w.add(c, place)
 		}
@@ -243,7 +270,7 @@ func (w *walk) directory(l level, name string, c Change) error {
 			c.Kind, c.Refused = Mode, why
 			return w.add(c, place)
 		}
-		if (c.perm^c.low.Perm)&0o777 != 0 {
+		if (c.perm^c.low.Perm)&0o777 != 0 && !e.samePerm {
 			c.Kind = Mode
 			if w.done[c.Path] == begun || w.appliedIn[c.Path] {
 				c.Conflict = "" // its time is that of what was applied in it
@@ -306,19 +333,14 @@ func (w *walk) link(l level, name string, c Change) error {
 }
 
 func (w *walk) file(l level, name string, c Change) error {
-	f, info, err := l.up.OpenFile(name)
+	f, _, err := l.up.OpenFile(name)
 	if err != nil {
 		c.Kind, c.Refused = kindOf(c), reason(err)
 		return w.add(c, join(l.place, name))
 	}
 	defer f.Close()
-	if l.marks && info.Size == 0 {
-		if _, mark, err := subtree.AttrOf(f, attrWhiteout); err != nil || mark {
-			if err != nil || !c.there {
-				return err
-			}
-			return w.deleted(l, name, c.low)
-		}
+	if c.Refused, err = w.kept.file(f); err != nil {
+		return err
 	}
 	switch {
 	case !c.there:
@@ -347,20 +369,14 @@ func (w *walk) file(l level, name string, c Change) error {
 	return w.add(c, join(l.place, name))
 }
 
-// vanished finds out whether a file that is not in the lower tree was removed there.
-// A file that was copied up may have been renamed in the box. It was if nothing was
-// removed or made in its directory outside; else it cannot be told.
+// vanished finds out whether a file that is not in the workspace was removed there.
 func (w *walk) vanished(l level, f *os.File, c *Change) error {
-	if past := w.done[c.Path]; l.low == nil || past == begun || past == clean {
+	if past := w.done[c.Path]; past == begun || past == clean {
 		return nil // and since then the directory was changed by us
 	}
-	_, copied, err := subtree.AttrOf(f, attrOrigin)
-	if err != nil || !copied {
-		return err
-	}
-	dir, err := l.low.Self()
-	if err == nil && w.r.conflict(dir) != "" {
-		c.Conflict = "it was renamed in the box, or removed outside since"
+	why, err := w.kept.vanished(l, f)
+	if why != "" {
+		c.Conflict = why
 	}
 	return err
 }

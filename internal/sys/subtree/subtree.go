@@ -28,6 +28,8 @@ var (
 	ErrTooMany = errors.New("too many entries in a directory")
 	// ErrKind says that something stands there that is not of the kind wanted.
 	ErrKind = errors.New("not of the expected kind")
+	// ErrTooMuch says that a file has more data than the caller takes.
+	ErrTooMuch = errors.New("too much data in a file")
 )
 
 // A Kind is what stands at a name.
@@ -67,6 +69,8 @@ type Info struct {
 	Changed  time.Time // of anything: content, mode, owner, names (st_ctime)
 	UID, GID int
 	Dev, Ino uint64
+	Links    uint64 // names that the inode has
+	Data     int64  // bytes that it takes, holes left out, as far as the file system tells
 }
 
 // Same reports whether i and j are the same inode in the same state.

@@ -100,7 +100,7 @@ func (d *Dir) Lstat(name string) (Info, error) {
 
 func infoOf(st *unix.Stat_t) Info {
 	i := Info{
-		Perm: st.Mode & 0o7777, Size: st.Size, UID: int(st.Uid), GID: int(st.Gid), Dev: uint64(st.Dev), Ino: st.Ino, //nolint:unconvert // differs by architecture
+		Perm: st.Mode & 0o7777, Size: st.Size, UID: int(st.Uid), GID: int(st.Gid), Dev: uint64(st.Dev), Ino: st.Ino, Links: uint64(st.Nlink), Data: st.Blocks * 512, //nolint:unconvert // differs by architecture
 		Modified: time.Unix(st.Mtim.Unix()), Changed: time.Unix(st.Ctim.Unix()),
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -286,23 +286,45 @@ func (d *Dir) Sync() error {
 	return nil
 }
 
+// Clone makes the empty file to share all data of from (FICLONE, ioctl_ficlonerange(2);
+// btrfs, xfs, bcachefs and others, both files on one of them). ok is false where that
+// is not to be had, and then to is still empty.
+func Clone(to, from *os.File) (ok bool, err error) {
+	err = control(to, func(dst int) error {
+		return control(from, func(src int) error { return unix.IoctlFileClone(dst, src) })
+	})
+	for _, no := range []error{unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS, unix.EPERM, unix.ETXTBSY, unix.EBADF} {
+		if errors.Is(err, no) {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("sharing the data of a file: %w", err)
+	}
+	return true, nil
+}
+
 // Copy writes the first size bytes of from to the empty file to. Holes stay holes, so
-// that it takes as long as there is data, and as much room.
-func Copy(to, from *os.File, size int64) error {
+// that it takes as long as there is data, and as much room. With more than most bytes
+// of data the error is [ErrTooMuch], before more than that was written.
+func Copy(to, from *os.File, size, most int64) (data int64, err error) {
 	for at := int64(0); at < size; {
 		start, err := from.Seek(at, unix.SEEK_DATA)
 		if errors.Is(err, syscall.ENXIO) {
 			break // only a hole is left
 		}
 		if err != nil {
-			return fmt.Errorf("finding data: %w", err)
+			return data, fmt.Errorf("finding data: %w", err)
 		}
 		end, err := from.Seek(start, unix.SEEK_HOLE)
 		if err != nil {
-			return fmt.Errorf("finding a hole: %w", err)
+			return data, fmt.Errorf("finding a hole: %w", err)
 		}
 		if end = min(end, size); start >= end {
 			break
+		}
+		if end-start > most-data {
+			return data, ErrTooMuch
 		}
 		if _, err = from.Seek(start, io.SeekStart); err == nil {
 			_, err = to.Seek(start, io.SeekStart)
@@ -311,11 +333,12 @@ func Copy(to, from *os.File, size int64) error {
 			_, err = io.CopyN(to, from, end-start)
 		}
 		if err != nil {
-			return fmt.Errorf("copying: %w", err)
+			return data, fmt.Errorf("copying: %w", err)
 		}
+		data += end - start
 		at = end
 	}
-	return to.Truncate(size)
+	return data, to.Truncate(size)
 }
 
 // RemoveAll removes name and, if it is a directory, all that is in it, also what its

@@ -134,8 +134,12 @@ func TestCopySparse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(Copy(to, f, size), to.Close()); err != nil {
-		t.Fatal(err)
+	if _, err := Copy(to, f, size, 3); !errors.Is(err, ErrTooMuch) {
+		t.Errorf("more data than was taken: %v", err)
+	}
+	data, err := Copy(to, f, size, 1<<20)
+	if err = errors.Join(err, to.Close()); err != nil || data < 6 || data > 1<<20 {
+		t.Fatalf("%d bytes, %v", data, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path+"/copy", &st); err != nil || st.Size != size || st.Blocks > 256 {

@@ -74,8 +74,11 @@ func (d *Dir) Touch(string, time.Time) error { return errors.ErrUnsupported }
 // Sync is not to be had here.
 func (d *Dir) Sync() error { return errors.ErrUnsupported }
 
+// Clone is not to be had here.
+func Clone(*os.File, *os.File) (bool, error) { return false, errors.ErrUnsupported }
+
 // Copy is not to be had here.
-func Copy(*os.File, *os.File, int64) error { return errors.ErrUnsupported }
+func Copy(*os.File, *os.File, int64, int64) (int64, error) { return 0, errors.ErrUnsupported }
 
 // RemoveAll is not to be had here.
 func (d *Dir) RemoveAll(string) error { return errors.ErrUnsupported }
