@@ -12,7 +12,7 @@ import (
 // changes: there is one suite of cases for them.
 type kept interface {
 	// entries returns what the box may have changed in the directory l, as far as
-	// that can be told without looking into files that were not touched.
+	// that can be told without looking into files that were not touched, in no order.
 	entries(l level) ([]entry, error)
 	// descend says of directory up, which is next, what counts for what is in it.
 	// taken says that it was made from one that the workspace had; odd, why nothing
@@ -82,7 +82,6 @@ func (o overlaid) entries(l level) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
 	all := make([]entry, 0, len(names))
 	for _, name := range names {
 		e := entry{name: name}
@@ -107,7 +106,7 @@ func (o overlaid) entries(l level) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(olds)
+	slices.Sort(names)
 	for _, name := range olds {
 		if _, ok := slices.BinarySearch(names, name); !ok {
 			all = append(all, entry{name: name, gone: true})
@@ -252,7 +251,7 @@ func (c copied) outside(path string, dir *subtree.Dir, name string, low subtree.
 	switch {
 	case was == nil && there:
 		return "it was made outside since the workspace was copied", nil
-	case was == nil:
+	case was == nil || !there && dir == nil: // it is said of the directory
 		return "", nil
 	case !there:
 		return "it was removed or renamed outside since", nil

@@ -84,9 +84,9 @@ func (o op) run(root string) {
 
 func child(plan string) error {
 	var dirs struct{ Lower, Upper, Work, Merged string }
-	var ops []op
+	var w work
 	raw, err := io.ReadAll(os.Stdin)
-	if err = errors.Join(err, json.Unmarshal([]byte(plan), &dirs), json.Unmarshal(raw, &ops)); err != nil {
+	if err = errors.Join(err, json.Unmarshal([]byte(plan), &dirs), json.Unmarshal(raw, &w)); err != nil {
 		return err
 	}
 	unix.Umask(0o022)
@@ -94,16 +94,64 @@ func child(plan string) error {
 	if err := unix.Mount("overlay", dirs.Merged, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mounting: %w", err)
 	}
-	for _, o := range ops {
-		o.run(dirs.Merged)
+	return w.run(dirs.Merged)
+}
+
+// work is what a box does: operations that may fail, and lines that may not.
+type work struct {
+	Ops   []op
+	Lines string
+}
+
+func (w work) run(root string) error {
+	for _, o := range w.Ops {
+		o.run(root)
 	}
-	return nil
+	return fillAll(root, w.Lines)
+}
+
+// ways are the ways in which a review is kept, each with how a box works in it. All
+// pass the same suite.
+var ways = map[string]func(*Review, work) error{"overlay": inOverlay, "copy": inCopy}
+
+// inCopy does w in a copy of the workspace.
+func inCopy(r *Review, w work) error {
+	if r.Copied == "" {
+		return errors.New("it is no copy")
+	}
+	return w.run(r.Copied)
+}
+
+// beginAs is begin in one of the ways.
+func beginAs(t testing.TB, way string, build func(ws string)) *Review {
+	t.Helper()
+	r := begin(t, build)
+	if way == "copy" {
+		if err := r.Copy(t.Context(), errors.New("no overlay")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.How() != way {
+		t.Fatalf("it is of a %s", r.How())
+	}
+	return r
+}
+
+// box does w in r, or skips the test where there are no overlays.
+func box(t *testing.T, r *Review, w work) {
+	t.Helper()
+	switch err := ways[r.How()](r, w); {
+	case errors.Is(err, errNoOverlay) && os.Getenv("CI") != "true":
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
 }
 
 var errNoOverlay = errors.New("no overlay can be mounted in a user namespace here")
 
-// inOverlay runs ops in an overlay of r.
-func inOverlay(r *Review, ops []op) error {
+// inOverlay does w in an overlay of r.
+func inOverlay(r *Review, w work) error {
 	merged := filepath.Join(filepath.Dir(r.dir), "merged")
 	if err := os.MkdirAll(merged, 0o700); err != nil {
 		return err
@@ -112,7 +160,7 @@ func inOverlay(r *Review, ops []op) error {
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(ops)
+	raw, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
@@ -149,6 +197,12 @@ func genOps() *rapid.Generator[[]op] {
 // TestApplyIsDoing: what a program does in an overlay, applied, is what it would have
 // done in the workspace; in two parts, after an interruption, or at once.
 func TestApplyIsDoing(t *testing.T) {
+	for way := range ways {
+		t.Run(way, func(t *testing.T) { applyIsDoing(t, way) })
+	}
+}
+
+func applyIsDoing(t *testing.T, way string) {
 	rapid.Check(t, func(rt *rapid.T) {
 		before, ops := genOps().Draw(rt, "before"), genOps().Draw(rt, "ops")
 		how := rapid.SampledFrom([]string{"at once", "in parts", "interrupted"}).Draw(rt, "how")
@@ -157,7 +211,7 @@ func TestApplyIsDoing(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer scrap(direct)
-		r := begin(t, func(ws string) {
+		r := beginAs(t, way, func(ws string) {
 			for _, o := range before {
 				o.run(ws)
 				o.run(direct)
@@ -167,12 +221,7 @@ func TestApplyIsDoing(t *testing.T) {
 		for _, o := range ops {
 			o.run(direct)
 		}
-		switch err := inOverlay(r, ops); {
-		case errors.Is(err, errNoOverlay) && os.Getenv("CI") != "true":
-			t.Skip(err)
-		case err != nil:
-			rt.Fatal(err)
-		}
+		box(t, r, work{Ops: ops})
 		all, err := r.Changes()
 		if err != nil {
 			rt.Fatal(err)
@@ -266,11 +315,7 @@ func TestLookingIsCheap(t *testing.T) {
 	for i := range 10 {
 		ops = append(ops, op{Do: "write", Path: fmt.Sprintf("d%d/f%d", i, i), To: "changed"})
 	}
-	if err := inOverlay(r, ops); errors.Is(err, errNoOverlay) && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
+	box(t, r, work{Ops: ops})
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)

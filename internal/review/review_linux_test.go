@@ -80,6 +80,12 @@ func pastTick(t testing.TB, dir string) {
 // fill makes what the lines of text describe in dir.
 func fill(t testing.TB, dir, text string) {
 	t.Helper()
+	if err := fillAll(dir, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fillAll(dir, text string) error {
 	for line := range strings.Lines(text) {
 		w := strings.Fields(line)
 		if len(w) == 0 {
@@ -95,9 +101,10 @@ func fill(t testing.TB, dir, text string) {
 			path = dir
 		}
 		if err := fillOne(dir, path, w); err != nil {
-			t.Fatalf("%s: %v", strings.TrimSpace(line), err)
+			return fmt.Errorf("%s: %w", strings.TrimSpace(line), err)
 		}
 	}
+	return nil
 }
 
 func fillOne(dir, path string, w []string) error {
@@ -139,6 +146,14 @@ func fillOne(dir, path string, w []string) error {
 		return os.WriteFile(path, bytes.Repeat([]byte{0, 1}, 50), 0o600)
 	case "remove":
 		return os.RemoveAll(path)
+	case "move":
+		return os.Rename(path, dir+"/"+w[2])
+	case "touch":
+		return os.Chtimes(path, time.Unix(1e9, 0), time.Unix(1e9, 0))
+	case "xattr":
+		return unix.Setxattr(path, w[2], []byte(w[3]), 0)
+	case "outlink":
+		return os.Link(filepath.Dir(dir)+"/"+w[2], path)
 	}
 	return fmt.Errorf("no line %q", w[0])
 }
@@ -197,32 +212,37 @@ func snapshot(t testing.TB, root string) string {
 	return b.String()
 }
 
-// TestCases runs testdata/*.txtar: a tree, what a box made of it, what is done, and
-// what must come of it.
+// TestCases runs testdata/*.txtar: a tree, what an overlay was made to hold, what is
+// done, and what must come of it; and testdata/both/*.txtar in each way, with what a
+// box does in it.
 func TestCases(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	for _, name := range names {
-		ar, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
+	for dir, in := range map[string][]string{"testdata": {"overlay"}, "testdata/copy": {"copy"}, "testdata/both": {"overlay", "copy"}} {
+		names, err := filepath.Glob(dir + "/*.txtar")
+		if err != nil || len(names) == 0 {
+			t.Fatal(names, err)
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
-			play(t, ar, func(i int, got string) {
-				if f := ar.Files[i]; got != string(f.Data) {
-					t.Errorf("-- %s --\ngot:\n%s\nwant:\n%s", f.Name, got, f.Data)
-				}
-			})
-		})
+		for _, name := range names {
+			ar, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, way := range in {
+				t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar")+"/"+way, func(t *testing.T) {
+					play(t, way, ar, func(i int, got string) {
+						if f := ar.Files[i]; got != string(f.Data) {
+							t.Errorf("-- %s --\ngot:\n%s\nwant:\n%s", f.Name, got, f.Data)
+						}
+					})
+				})
+			}
+		}
 	}
 }
 
 // play does what the sections of ar say, and hands over what came of each.
-func play(t *testing.T, ar *txtar.Archive, result func(section int, got string)) {
+func play(t *testing.T, way string, ar *txtar.Archive, result func(section int, got string)) {
 	t.Helper()
-	r := begin(t, func(ws string) {
+	r := beginAs(t, way, func(ws string) {
 		if ar.Files[0].Name == "workspace" {
 			fill(t, ws, string(ar.Files[0].Data))
 		}
@@ -234,7 +254,10 @@ func play(t *testing.T, ar *txtar.Archive, result func(section int, got string))
 		case "workspace":
 			continue
 		case "upper":
-			fill(t, r.Upper, string(f.Data))
+			fill(t, r.Left(), string(f.Data))
+			continue
+		case "box":
+			box(t, r, work{Lines: string(f.Data)})
 			continue
 		case "outside": // what somebody does in the workspace meanwhile
 			fill(t, r.Workspace, string(f.Data))

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+	"strings"
 
 	"ringfence/internal/sys/subtree"
 )
@@ -90,6 +92,7 @@ func (w *walk) dir(l level) error {
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	l.place = repository(l)
 	for _, e := range entries {
 		if e.up.Kind == subtree.File && e.up.Links > 1 && !e.gone {
