@@ -75,6 +75,9 @@ func statusText(st api.Status) string {
 	fmt.Fprintf(&b, "engine    pid %d, version %s, since %s\n", st.PID, st.Program, st.Started.Local().Format("2006-01-02 15:04:05"))
 	fmt.Fprintf(&b, "home      %s\n", st.Home)
 	fmt.Fprintf(&b, "sessions  %d open, %d questions waiting\n", st.Sessions, st.Questions)
+	for _, o := range st.Open {
+		fmt.Fprintf(&b, "          %s\n", o)
+	}
 	fmt.Fprintf(&b, "ledger    %d entries, root %s\n", st.Entries, st.Root)
 	fmt.Fprintf(&b, "memory    %.1f MB\n", float64(st.MemoryBytes)/1e6)
 	return b.String()
@@ -85,8 +88,25 @@ func newEngineStop(s *streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stop",
 		Short: "End the engine",
+		Long: "End the engine. While sessions are open it refuses, and says which: it would cut them\n" +
+			"off. With --force what they have under way is on record as orphaned, and what waits\n" +
+			"for a person is denied; clients go on with the next engine, which they start.",
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := with(c.Context(), connectRunning, func(e *api.Client) error { return e.Stop(c.Context(), force) })
+			home, err := paths.EnsureHome()
+			if err != nil {
+				return err
+			}
+			cut := []api.OpenSession{}
+			if force {
+				// Who cannot be told what is cut off, by an engine of another version, can
+				// still stop it.
+				_ = with(c.Context(), connectRunning, func(e *api.Client) error {
+					st, err := e.Status(c.Context())
+					cut = append(cut, st.Open...)
+					return err
+				})
+			}
+			err = api.StopAny(c.Context(), api.Options{Home: home}, force)
 			// An engine that ends may be gone before its answer has come.
 			if err != nil && !errors.Is(err, api.ErrUnreachable) {
 				return err
@@ -94,11 +114,20 @@ func newEngineStop(s *streams) *cobra.Command {
 			if err := awaitEnd(c.Context()); err != nil {
 				return err
 			}
-			return s.value(map[string]any{"stopped": true}, func() string { return "The engine has ended.\n" })
+			return s.value(map[string]any{"stopped": true, "cut_off": cut}, func() string { return stoppedText(cut) })
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "also while sessions are open; they can be resumed")
 	return c
+}
+
+func stoppedText(cut []api.OpenSession) string {
+	var b strings.Builder
+	b.WriteString("The engine has ended.\n")
+	for _, o := range cut {
+		fmt.Fprintf(&b, "cut off   %s\n", o)
+	}
+	return b.String()
 }
 
 // awaitEnd waits until no process is the engine of this home: the last checkpoint

@@ -21,6 +21,7 @@ import (
 
 // execFlags are the flags of "ringfence exec" and "ringfence run".
 type execFlags struct {
+	verb                             string
 	profile, tier, workspace, policy string
 	readOnly, readWrite, env         []string
 	net, report, ask                 string
@@ -32,7 +33,7 @@ type execFlags struct {
 
 // newExec is "ringfence exec".
 func newExec(s *streams) *cobra.Command {
-	var f execFlags
+	f := execFlags{verb: "exec"}
 	c := &cobra.Command{
 		Use:   "exec [flags] -- CMD…",
 		Short: "Run one command in a box",
@@ -51,7 +52,7 @@ func newExec(s *streams) *cobra.Command {
 
 // newRun is "ringfence run".
 func newRun(s *streams) *cobra.Command {
-	var f execFlags
+	f := execFlags{verb: "run"}
 	c := &cobra.Command{
 		Use:   "run [flags] -- CMD…",
 		Short: "Run an agent, or any command, in a box that it works in",
@@ -150,6 +151,8 @@ func boxError(err error) error {
 		return nil
 	case errors.As(err, &denied):
 		return &exitError{code: codeNotRun, err: fmt.Errorf("denied: %w", err)}
+	case errors.Is(err, api.ErrUndecided):
+		return &exitError{code: codeNotRun, err: err, hint: "nothing was run; try again"}
 	case errors.Is(err, sandbox.ErrNotFound):
 		return &exitError{code: codeNotFound, err: err}
 	case errors.Is(err, sandbox.ErrNotBuilt):
@@ -180,7 +183,7 @@ func (f execFlags) open(spec sandbox.Spec, own, never bool) api.OpenRequest {
 		ask = api.AskNever
 	}
 	return api.OpenRequest{
-		Principal: "default/exec", Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
+		Principal: "default/exec", Verb: f.verb, Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
 		AskSeconds: int(f.wait.Round(time.Second) / time.Second), Box: json.RawMessage(api.BoxFollows),
 	}
 }

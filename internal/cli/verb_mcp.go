@@ -313,7 +313,7 @@ func (f mcpFlags) among(boxes mediator.Boxes, servers []mediator.Server) (mediat
 
 func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (api.OpenRequest, error) {
 	r := api.OpenRequest{
-		Principal: f.persona + "/" + f.agent, Workspace: boxes.Workspace, Ask: f.ask,
+		Principal: f.persona + "/" + f.agent, Verb: "mcp", Workspace: boxes.Workspace, Ask: f.ask,
 		AskSeconds: int(f.wait.Round(time.Second) / time.Second),
 	}
 	if f.policy != "" {

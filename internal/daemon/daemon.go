@@ -14,7 +14,8 @@
 //	    its session goes on or ends.
 //	E4  The engine ends by itself only when no session is open, and a session
 //	    without a client is open for its grace at most, whichever engines it has
-//	    in that time.
+//	    in that time; not even so long once the process of its client has ended,
+//	    which alone can resume it.
 //
 // Lock order: waiting.turn, Engine.mu, then nothing; parts are called without the
 // latter.
@@ -60,8 +61,8 @@ type Options struct {
 	// Idle is how long the engine stays without a session and a connection.
 	// 0 is the configured time.
 	Idle time.Duration
-	// Grace is how long a session whose client is gone can be resumed. 0 is two
-	// minutes.
+	// Grace is how long a session whose client is not connected can be resumed. 0 is
+	// two minutes. It is over when the process of the client has ended.
 	Grace time.Duration
 	// Sessions bounds the sessions that are open at once. 0 is 256.
 	Sessions int
@@ -75,6 +76,8 @@ const (
 	defaultGrace    = 2 * time.Minute
 	defaultLinger   = 5 * time.Second
 	defaultSessions = 256
+	// drainTime is how long an engine that is stopped goes on with what it has begun.
+	drainTime = time.Second
 )
 
 // An Engine is the running engine of one home.
@@ -107,6 +110,7 @@ type Engine struct {
 type run struct {
 	gate  *gate.Run
 	file  session.File // Engine.mu
+	verb  string
 	notes []string
 	asker atomic.Pointer[asker]
 	owner uint64             // connection that owns it; 0: none
@@ -148,7 +152,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	e.work.Go(func() { e.idle(ctx) })
 	e.work.Go(func() { e.reap(ctx) })
 	e.work.Go(func() { e.sweep(ctx) })
-	err = e.server.Serve(ctx, l)
+	serving, left := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.work.Go(func() {
+		<-ctx.Done()
+		e.desk.Close() // who waits is told so
+		e.server.Drain(drainTime)
+		left(context.Cause(ctx))
+	})
+	err = e.server.Serve(serving, l)
 	stop(nil)
 	e.work.Wait()
 	return errors.Join(err, e.close())

@@ -15,6 +15,7 @@ import (
 	"ringfence/internal/ledger"
 	"ringfence/internal/session"
 	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
 )
 
 // A waiting is a session that an engine before this one left open. Until its
@@ -23,6 +24,8 @@ import (
 type waiting struct {
 	broken error     // why its file cannot be read, and so nobody can resume it
 	until  time.Time // it ends then
+	why    string    // and this is why
+	info   api.OpenSession
 
 	turn    sync.Mutex // held while something is done about it; before Engine.mu
 	file    session.File
@@ -38,12 +41,17 @@ func (e *Engine) adopt() error {
 		return fmt.Errorf("adopting sessions: %w", err)
 	}
 	for _, id := range ids {
-		w := &waiting{until: now}
-		if w.file, w.broken = session.LoadFile(dir, id); w.broken != nil {
+		w := &waiting{until: now, why: clientGone}
+		switch w.file, w.broken = session.LoadFile(dir, id); {
+		case w.broken != nil:
 			w.file = session.File{ID: id}
-		} else {
+			w.why = "its file could not be read: " + w.broken.Error()
+		case proc.Ended(w.file.PID):
+			w.why = clientEnded(w.file.PID)
+		default:
 			w.until = since(w.file, now).Add(e.o.Grace)
 		}
+		w.info = infoOf(w.file)
 		e.waiting[id] = w
 	}
 	return nil
@@ -172,7 +180,7 @@ func (e *Engine) expire(ctx context.Context, due []*waiting) error {
 			return nil //nolint:nilerr // the next engine does it
 		}
 		w.turn.Lock()
-		err := e.bury(context.WithoutCancel(ctx), w, "its client was gone")
+		err := e.bury(context.WithoutCancel(ctx), w)
 		w.turn.Unlock()
 		if err != nil {
 			return err
@@ -193,7 +201,7 @@ func (e *Engine) stillWaits(w *waiting) bool {
 }
 
 // bury ends w, if it still waits: orphans, last entry, file. w.turn is held.
-func (e *Engine) bury(ctx context.Context, w *waiting, why string) error {
+func (e *Engine) bury(ctx context.Context, w *waiting) error {
 	if !e.stillWaits(w) {
 		return nil
 	}
@@ -202,10 +210,7 @@ func (e *Engine) bury(ctx context.Context, w *waiting, why string) error {
 	if err != nil {
 		return fmt.Errorf("ending session %s: %w", id, err)
 	}
-	if w.broken != nil {
-		why = "its file could not be read: " + w.broken.Error()
-	}
-	return e.buryAs(ctx, w, past, why)
+	return e.buryAs(ctx, w, past, w.why)
 }
 
 // buryAs is bury of a w that still waits and whose past is known.
@@ -229,10 +234,45 @@ func (e *Engine) buryAs(ctx context.Context, w *waiting, past past, why string) 
 // orphans records what past says was under way. It is on record once, whichever
 // engine or call does it: what has a result is not under way. waiting.turn is held.
 func (e *Engine) orphans(ctx context.Context, run *gate.Run, past past) error {
+	if past.ended {
+		return nil
+	}
+	for range past.unanswered {
+		if err := e.unanswered(ctx, run.Session.ID, past); err != nil {
+			return err
+		}
+	}
 	for _, ticket := range past.open {
 		if err := e.gate.OrphanTicket(ctx, run, ticket); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// unanswered records that a question of an engine before this one had no answer, and
+// that what was asked about was not done: its client has no ticket for it.
+func (e *Engine) unanswered(ctx context.Context, id string, past past) error {
+	const note = "the engine ended before anybody had answered"
+	var entries []ledger.Entry
+	for _, b := range []struct {
+		kind string
+		body map[string]any
+	}{
+		{gate.EntryAnswer, map[string]any{"approved": false, "code": act.CodeNoAnswer, "note": note}},
+		{gate.EntryDecision, map[string]any{
+			"verdict": act.Deny, "code": act.CodeNoAnswer, "reason": "A person was asked. (" + note + ")",
+			"policy": past.policy, "box": past.box, "durable": true,
+		}},
+	} {
+		data, err := json.Marshal(b.body)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", b.kind, err)
+		}
+		entries = append(entries, ledger.Entry{Session: id, Type: b.kind, Body: data})
+	}
+	if _, err := e.ledger.Append(ctx, true, entries...); err != nil {
+		return fmt.Errorf("recording a question without an answer: %w", err)
 	}
 	return nil
 }
@@ -295,7 +335,7 @@ func (e *Engine) again(ctx context.Context, w *waiting, past past) (made *run, w
 		return nil, "it had ended"
 	}
 	if !e.o.Now().Before(w.until) {
-		return nil, "its client was gone"
+		return nil, w.why
 	}
 	var r api.OpenRequest
 	err := json.Unmarshal(w.file.Open, &r)
@@ -319,25 +359,32 @@ type past struct {
 	labels         []act.Label
 	open           []string // tickets that allowed and have no result
 	started, ended bool
+	box            string
+	unanswered     int // questions without an answer: their engine ended first
 }
 
 func (e *Engine) past(ctx context.Context, id string) (past, error) {
 	var p past
 	err := e.ledger.Entries(ctx, ledger.Query{Session: id}, func(r ledger.Record) error {
 		var b struct {
-			Policy  string      `json:"policy"`
-			Verdict act.Verdict `json:"verdict"`
-			Ticket  string      `json:"ticket"`
-			Labels  []act.Label `json:"labels"`
+			Policy  string          `json:"policy"`
+			Verdict act.Verdict     `json:"verdict"`
+			Ticket  string          `json:"ticket"`
+			Labels  []act.Label     `json:"labels"`
+			Box     json.RawMessage `json:"box"`
 		}
 		if err := json.Unmarshal(r.Body, &b); err != nil {
 			return fmt.Errorf("reading entry %d: %w", r.Index, err)
 		}
 		switch r.Type {
 		case entryStart:
-			p.policy, p.started = b.Policy, true
+			p.policy, p.started, p.box = b.Policy, true, boxName(b.Box)
 		case entryEnd:
 			p.ended = true
+		case gate.EntryQuestion:
+			p.unanswered++
+		case gate.EntryAnswer:
+			p.unanswered--
 		case gate.EntryDecision:
 			if b.Verdict == act.Allow {
 				p.open = append(p.open, gate.TicketID(r.Ref))

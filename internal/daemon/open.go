@@ -31,6 +31,7 @@ const (
 )
 
 var (
+	verbForm      = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 	principalForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}/[a-z0-9][a-z0-9._-]{0,63}$`)
 	serverForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 )
@@ -38,6 +39,7 @@ var (
 // startEntry is what the record says of a session before anything happens in it.
 type startEntry struct {
 	Principal    string          `json:"principal"`
+	Verb         string          `json:"verb,omitempty"`
 	Workspace    string          `json:"workspace"`
 	Home         string          `json:"home"`
 	Program      string          `json:"program"`
@@ -87,7 +89,7 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 		return api.Opened{}, fmt.Errorf("keeping the session: %w", err)
 	}
 	made.file = session.File{
-		ID: id, Principal: r.Principal, Workspace: made.gate.Session.Workspace, Home: e.user, UID: c.Peer.UID,
+		ID: id, Principal: r.Principal, Workspace: made.gate.Session.Workspace, Home: e.user, UID: c.Peer.UID, PID: made.client(),
 		TokenHash: session.HashToken(token), Started: e.o.Now().UTC(), Open: raw,
 	}
 	if err := made.file.Save(paths.Sessions(e.o.Home)); err != nil {
@@ -154,7 +156,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 		return nil, startEntry{}, fmt.Errorf("finding our own program: %w", err)
 	}
 	notes = slices.Concat(in.notes, notes)
-	made := &run{notes: notes, gate: &gate.Run{
+	made := &run{notes: notes, verb: r.Verb, gate: &gate.Run{
 		Session: &session.Session{ID: id, Principal: r.Principal, Workspace: workspace, Home: e.user},
 		Policy:  in.policy, Servers: servers, Monitors: monitors, Box: boxName(r.Box),
 		View: resolve.View{Workspace: workspace, Home: e.user, OwnState: ownState(e.o.Home, r.PolicyDir, self), Path: searchPath(workspace)},
@@ -165,7 +167,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	made.asker.Store(&asker{identity(c.Peer), r.OwnTerminal})
 	made.gate.Ask.Asker = func() any { return *made.asker.Load() }
 	start := startEntry{
-		Principal: r.Principal, Workspace: workspace, Home: e.user, Program: e.o.Program,
+		Principal: r.Principal, Verb: r.Verb, Workspace: workspace, Home: e.user, Program: e.o.Program,
 		Policy: in.policy.Hash(), Constitution: in.constitution, Source: in.source, Layers: in.layers,
 		Ask: r.Ask, Servers: entries, Box: boxReport(r.Box), Notes: notes,
 		Client: clientEntry{PID: c.Peer.PID, UID: c.Peer.UID, SID: c.Peer.SID, TTY: c.Peer.TTY, Exe: c.Peer.Exe},
@@ -178,6 +180,9 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 func checkOpen(r api.OpenRequest) (string, error) {
 	if !principalForm.MatchString(r.Principal) {
 		return "", api.Errorf(api.CodeBadRequest, "%q is no principal: it is persona/agent, in lower case", r.Principal)
+	}
+	if r.Verb != "" && !verbForm.MatchString(r.Verb) {
+		return "", api.Errorf(api.CodeBadRequest, "%q is no verb: it has small letters", r.Verb)
 	}
 	if r.Ask != api.AskDesk && r.Ask != api.AskNever && r.Ask != "" {
 		return "", api.Errorf(api.CodeBadRequest, "ask is desk or never, not %q", r.Ask)
@@ -304,11 +309,11 @@ func (e *Engine) take(r *run, c api.Caller) bool {
 	}
 	r.owner = c.Conn
 	r.asker.Store(&asker{identity(c.Peer), r.asker.Load().ownTerminal})
-	was, f := r.file.Lost, r.file
-	f.Lost = time.Time{}
+	was, f := r.file, r.file
+	f.Lost, f.PID = time.Time{}, r.client()
 	r.file = f
 	e.mu.Unlock()
-	if !was.IsZero() {
+	if !was.Lost.IsZero() || was.PID != f.PID {
 		// What is not written makes the next engine end it sooner, and no more.
 		_ = f.Save(paths.Sessions(e.o.Home))
 	}
@@ -347,7 +352,8 @@ func (e *Engine) Gone(c api.Caller, owned []string) {
 	}
 }
 
-// lose ends r after the grace, unless it is resumed before.
+// lose ends r at the end of the process that was its client, or after the grace, unless
+// it is resumed before.
 func (e *Engine) lose(r *run) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopping := e.stopping()
@@ -363,23 +369,17 @@ func (e *Engine) lose(r *run) {
 	}
 	// What is not written gives it another grace under the next engine, and no more.
 	_ = f.Save(paths.Sessions(e.o.Home))
-	timer := time.NewTimer(e.o.Grace)
 	e.work.Go(func() {
-		defer timer.Stop()
 		defer cancel()
-		select {
-		case <-ctx.Done():
-		case <-e.done:
-		case <-timer.C:
-			e.mu.Lock()
-			over := ctx.Err() == nil && r.gate.Session.End() // it was not resumed at this moment
-			e.mu.Unlock()
-			if !over {
-				return
-			}
-			if err := e.ended(context.Background(), r, "its client was gone"); err != nil {
-				e.stop(err)
-			}
+		why := e.awaitLoss(ctx, f.PID)
+		e.mu.Lock()
+		over := why != "" && ctx.Err() == nil && r.gate.Session.End() // it was not resumed at this moment
+		e.mu.Unlock()
+		if !over {
+			return
+		}
+		if err := e.ended(context.Background(), r, why); err != nil {
+			e.stop(err)
 		}
 	})
 }

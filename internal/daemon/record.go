@@ -128,23 +128,22 @@ func (e *Engine) LedgerSessions(ctx context.Context, _ api.Caller) ([]api.Sessio
 func (e *Engine) Status(ctx context.Context, _ api.Caller) (api.Status, error) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	open, _ := e.openSessions()
+	open := e.listOpen()
 	head, err := e.ledger.Checkpoint(ctx)
 	if err != nil {
 		return api.Status{}, evidence(err)
 	}
 	return api.Status{
 		Program: e.o.Program, PID: os.Getpid(), Home: e.o.Home, Started: e.started,
-		Connections: e.server.Connections(), Sessions: open, Questions: len(e.desk.List()),
+		Connections: e.server.Connections(), Sessions: len(open), Open: open, Questions: len(e.desk.List()),
 		Entries: uint64(head.Size), Root: hex.EncodeToString(head.Root[:]), MemoryBytes: m.Sys - m.HeapReleased,
 	}, nil
 }
 
 // Stop begins to stop the engine.
 func (e *Engine) Stop(_ context.Context, _ api.Caller, force bool) error {
-	open, _ := e.openSessions()
-	if open > 0 && !force {
-		return api.Errorf(api.CodeRefused, "%d sessions are open: end them first, or use --force", open)
+	if open := e.listOpen(); len(open) > 0 && !force {
+		return api.Errorf(api.CodeRefused, "%s", inTheWay(open))
 	}
 	e.stop(errStopped)
 	return nil

@@ -13,7 +13,7 @@ import (
 // Ask shows q and waits until it is answered, its deadline passes or ctx ends.
 //
 // A refusal is an Answer without Approved and no error. Errors are ErrNoAnswer,
-// ErrCrowded, ErrTooLarge, the cause of ctx, or what is wrong with q; with any
+// ErrCrowded, ErrTooLarge, ErrClosed, the cause of ctx, or what is wrong with q; with any
 // of them the request is denied. A question with the digest of an open one joins
 // it: it is shown once, and still needs its own yes and its own token.
 func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
@@ -37,6 +37,9 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 	case <-timer.C:
 		d.leave(e, c, Expired)
 		return Answer{Question: e.q.ID, Votes: c.votes}, fmt.Errorf("asking a person: %w", ErrNoAnswer)
+	case <-d.closed:
+		d.leave(e, c, Withdrawn)
+		return Answer{Question: e.q.ID, Votes: c.votes}, fmt.Errorf("asking a person: %w", ErrClosed)
 	case <-ctx.Done():
 		d.leave(e, c, Withdrawn)
 		return Answer{Question: e.q.ID, Votes: c.votes}, fmt.Errorf("asking a person: %w", context.Cause(ctx))

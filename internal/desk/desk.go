@@ -39,6 +39,8 @@ var (
 	ErrCrowded = errors.New("too many questions are waiting for a person")
 	// ErrTooLarge says that the question cannot be shown whole: deny.
 	ErrTooLarge = errors.New("the request is too large for a person to judge")
+	// ErrClosed says that the desk was closed meanwhile: deny.
+	ErrClosed = errors.New("the engine was stopped before anybody had answered: ask again")
 	// ErrGone says that no such question is open: it was answered, it expired,
 	// or it never was. List again.
 	ErrGone = errors.New("no such open question")
@@ -115,8 +117,10 @@ func positive[T int | time.Duration](v, otherwise T) T {
 // A Desk holds the open questions of one engine. All methods may be called from
 // any goroutine.
 type Desk struct {
-	opts Options
-	key  [32]byte // authenticates tokens; lives and dies with the desk
+	opts   Options
+	key    [32]byte      // authenticates tokens; lives and dies with the desk
+	closed chan struct{} // by Close
+	once   sync.Once
 
 	mu       sync.Mutex
 	asked    uint64              // questions so far
@@ -131,6 +135,7 @@ type Desk struct {
 func New(o Options) *Desk {
 	d := &Desk{
 		opts:     o.withDefaults(),
+		closed:   make(chan struct{}),
 		open:     map[string]*entry{},
 		same:     map[[32]byte]*entry{},
 		count:    map[string]int{},
@@ -140,3 +145,7 @@ func New(o Options) *Desk {
 	rand.Read(d.key[:]) // never fails: crypto/rand ends the program instead
 	return d
 }
+
+// Close ends every wait, and every later one at once, with [ErrClosed]. It may be called
+// more than once.
+func (d *Desk) Close() { d.once.Do(func() { close(d.closed) }) }

@@ -26,7 +26,8 @@ type File struct {
 	Principal string          `json:"principal"`
 	Workspace string          `json:"workspace"`
 	Home      string          `json:"home"`
-	UID       uint32          `json:"uid"` // only this user may resume it
+	UID       uint32          `json:"uid"`           // only this user may resume it
+	PID       int             `json:"pid,omitempty"` // of its client, which alone has the token; 0: not known
 	TokenHash string          `json:"token_hash"`
 	Started   time.Time       `json:"started"`
 	Open      json.RawMessage `json:"open"` // the request that opened it, opaque here

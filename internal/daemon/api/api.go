@@ -32,7 +32,7 @@ import (
 
 // Version is the version of this protocol. Client and engine must have the
 // same: they are one program, and an older one still running must be stopped.
-const Version = 3
+const Version = 4
 
 const (
 	maxHeader = 1 << 20         // of a request
@@ -93,6 +93,8 @@ var (
 	// ErrUnreachable: the connection was lost; the next call tries once to
 	// restore it.
 	ErrUnreachable = &Error{CodeUnreachable, "the engine cannot be reached"}
+	// ErrUndecided: the engine was lost before it had decided, so nothing may happen.
+	ErrUndecided = errors.New("there was no decision, which is a denial")
 	// ErrNotRunning: no engine listens and none could be started.
 	ErrNotRunning = &Error{CodeNotRunning, "no engine is running"}
 )

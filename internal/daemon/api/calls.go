@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -111,12 +112,34 @@ func (c *Client) Stop(ctx context.Context, force bool) error {
 	return c.do(ctx, methodStop, stopParams{Force: force}, nil)
 }
 
+// newerVersions is how many versions of the protocol after ours StopAny knows of.
+const newerVersions = 16
+
+// StopAny is [Client.Stop] for the engine that runs, whatever its version: hello and
+// stop are the same in all of them, so that another program can always be ended.
+func StopAny(ctx context.Context, o Options, force bool) error {
+	var err error
+	for i := range Version + newerVersions {
+		if o.version = Version - i; o.version < 1 {
+			o.version = i + 1
+		}
+		var c *Client
+		if c, err = Connect(ctx, o); err == nil {
+			return errors.Join(c.Stop(ctx, force), c.Close())
+		}
+		if !errors.Is(err, ErrVersion) {
+			break
+		}
+	}
+	return err
+}
+
 // readStream greets the engine on nc, sends one request and passes on the parts
 // of its reply.
 func (c *Client) readStream(nc net.Conn, method string, params any, part func(reply) error) error {
 	l := &link{out: writer{nc: nc}}
 	r := bufio.NewReaderSize(nc, 16<<10)
-	if _, err := l.greet(r); err != nil {
+	if _, err := l.greet(r, Version); err != nil {
 		return err
 	}
 	head, err := encodeRequest(1, method, params)

@@ -30,14 +30,14 @@ type link struct {
 	done    chan struct{}         // closed when it has failed and its reader has ended
 }
 
-// newLink greets the engine on nc and starts to read replies. It owns nc, also
+// newLink greets the engine on nc in a version of the protocol and starts to read replies. It owns nc, also
 // when it returns an error.
-func newLink(ctx context.Context, nc net.Conn) (*link, Hello, error) {
+func newLink(ctx context.Context, nc net.Conn, version int) (*link, Hello, error) {
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
 	l := &link{out: writer{nc: nc}, next: 1, pending: map[uint64]chan reply{}, done: make(chan struct{})}
 	r := bufio.NewReaderSize(nc, 16<<10)
-	hello, err := l.greet(r)
+	hello, err := l.greet(r, version)
 	if err != nil {
 		err = errors.Join(err, context.Cause(ctx))
 		return nil, Hello{}, errors.Join(fmt.Errorf("greeting the engine: %w", err), ignoreClosed(nc.Close()))
@@ -54,8 +54,8 @@ func ignoreClosed(err error) error {
 }
 
 // greet exchanges hellos; nothing else is on the wire yet.
-func (l *link) greet(r io.Reader) (Hello, error) {
-	head, err := encodeRequest(0, methodHello, helloParams{Version: Version})
+func (l *link) greet(r io.Reader, version int) (Hello, error) {
+	head, err := encodeRequest(0, methodHello, helloParams{Version: version})
 	if err != nil {
 		return Hello{}, err
 	}

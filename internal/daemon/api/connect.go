@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,8 @@ type Options struct {
 	Ready time.Duration
 	// Dial connects to the engine's socket. Default: ipc.Dial.
 	Dial func(ctx context.Context) (net.Conn, error)
+
+	version int // of the protocol, if not Version
 }
 
 // A Client talks to one engine. Its methods may be called from any goroutine.
@@ -142,7 +145,7 @@ func (o Options) attempt(ctx context.Context) (*link, Hello, error) {
 	if err != nil {
 		return nil, Hello{}, err
 	}
-	return newLink(ctx, nc)
+	return newLink(ctx, nc, cmp.Or(o.version, Version))
 }
 
 // absent reports whether err means that nobody listens, or that who did has

@@ -224,3 +224,38 @@ func TestNextEngineKnowsTheTools(t *testing.T) {
 		}
 	})
 }
+
+// TestStopAny: an engine of whatever version can be stopped.
+func TestStopAny(t *testing.T) {
+	for _, version := range []int{1, Version - 1, Version, Version + 1, Version + newerVersions + 1} {
+		stopped := false
+		o := Options{Dial: func(context.Context) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() { // an engine of that version
+				defer theirs.Close()
+				w := writer{nc: theirs}
+				h, _, err := readHeader(theirs, maxHeader)
+				var p helloParams
+				if err != nil || decode(h.Params, &p) != nil {
+					return
+				}
+				reply := `{"id":0,"result":{}}`
+				if p.Version != version {
+					reply = `{"id":0,"error":{"code":"version","message":"another"}}`
+				}
+				if w.frame([]byte(reply), nil, time.Minute) != nil {
+					return
+				}
+				if h, _, err = readHeader(theirs, maxHeader); err == nil && h.Method == methodStop {
+					stopped = true
+					_ = w.frame([]byte(`{"id":1,"result":{}}`), nil, time.Minute)
+				}
+			}()
+			return ours, nil
+		}}
+		err := StopAny(t.Context(), o, false)
+		if known := version <= Version+newerVersions; stopped != known || (err == nil) != known || !known && !errors.Is(err, ErrVersion) {
+			t.Errorf("version %d: stopped %v, %v", version, stopped, err)
+		}
+	}
+}

@@ -43,6 +43,7 @@ type Server struct {
 	last  atomic.Uint64 // number of the newest connection
 	conns atomic.Int64
 	bytes atomic.Int64 // of the bodies of all requests in flight
+	busy  atomic.Int64 // requests that will be answered soon
 
 	handover sync.Mutex // so that a session is never given away and reported gone at once; before mu
 
@@ -111,6 +112,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			defer s.conns.Add(-1)
 			s.ServeConn(ctx, nc, peer)
 		})
+	}
+}
+
+// Drain waits until every request has its reply, but for those that last as long as
+// their connection, and for no longer than most.
+func (s *Server) Drain(most time.Duration) {
+	over := time.NewTimer(most)
+	defer over.Stop()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for s.busy.Load() > 0 {
+		select {
+		case <-look.C:
+		case <-over.C:
+			return
+		}
 	}
 }
 

@@ -73,7 +73,14 @@ func (c *serverConn) take(h header, body []byte) error {
 	if err != nil {
 		return c.fail(h.ID, err)
 	}
+	lasts := h.Method == methodWatch
+	if !lasts {
+		c.server.busy.Add(1)
+	}
 	c.running.Go(func() {
+		if !lasts {
+			defer c.server.busy.Add(-1)
+		}
 		rq := &request{conn: c, header: h, body: body, ctx: ctx}
 		// Any error of writing has closed the connection, which ends the reader.
 		_ = rq.answer(run)

@@ -160,12 +160,12 @@ func (s *Session) RecordBox(ctx context.Context, server, ticket, box string, rep
 func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
 	l, id, err := s.owner(ctx)
 	if err != nil {
-		return undecided(err), fmt.Errorf("deciding: %w", err)
+		return undecided(err)
 	}
 	p := decideParams{Session: id, Verb: r.Verb, Tool: r.Tool, Direct: r.Direct}
 	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeDecide(n, p) }, r.Args, func(r reply) { s.disuse(l, id, r) })
 	if err != nil {
-		return undecided(err), fmt.Errorf("deciding: %w", err)
+		return undecided(err)
 	}
 	t, err := decodeTicket(got.header.Result)
 	if err != nil {
@@ -178,16 +178,19 @@ func (s *Session) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 	return t, nil
 }
 
-// undecided is the ticket that is returned with err.
-func undecided(err error) act.Ticket {
+// undecided is the ticket and the error of a decision that failed with err.
+func undecided(err error) (act.Ticket, error) {
+	var t act.Ticket
 	switch e, _ := errors.AsType[*Error](err); {
 	case e == nil:
 	case e.Code == CodeUnavailable:
-		return act.Ticket{Code: act.CodeEvidence}
+		t.Code = act.CodeEvidence
 	case e.Code == CodeNoSession:
-		return act.Ticket{Code: act.CodeSession}
+		t.Code = act.CodeSession
+	case e.Code == CodeUnreachable:
+		err = fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return act.Ticket{}
+	return t, fmt.Errorf("deciding: %w", err)
 }
 
 // disuse finishes a ticket that came when nobody waited for it any more.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"ringfence/internal/act"
@@ -24,7 +25,9 @@ const (
 // An OpenRequest opens a session. The process that sends it is the one that
 // waits for approvals, so it cannot give them.
 type OpenRequest struct {
-	Principal string       `json:"principal"`            // "persona/agent"
+	Principal string `json:"principal"` // "persona/agent"
+	// Verb is what the person typed, "mcp" or "run", for people. It decides nothing.
+	Verb      string       `json:"verb,omitempty"`
 	Workspace string       `json:"workspace"`            // absolute path
 	PolicyDir string       `json:"policy_dir,omitempty"` // bundle; "" is the default constitution
 	Servers   []ServerInfo `json:"servers,omitempty"`    // fixed while the session lives
@@ -196,6 +199,32 @@ type SessionInfo struct {
 	Open       bool      `json:"open"` // it has not ended
 }
 
+// An OpenSession is one that has not ended, for people.
+type OpenSession struct {
+	ID        string    `json:"id"`
+	Principal string    `json:"principal"`
+	Verb      string    `json:"verb,omitempty"`
+	PID       int       `json:"pid,omitempty"` // of its client; 0: not known
+	Since     time.Time `json:"since"`
+	// Lost says that its client is not connected.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// String is s on one line.
+func (s OpenSession) String() string {
+	by := s.Principal
+	if s.Verb != "" {
+		by = s.Verb + " by " + s.Principal
+	}
+	if s.PID != 0 {
+		by += fmt.Sprintf(", process %d", s.PID)
+	}
+	if s.Lost {
+		by += ", not connected"
+	}
+	return fmt.Sprintf("%s (%s, since %s)", s.ID, by, s.Since.Local().Format("2006-01-02 15:04:05"))
+}
+
 // A Status is how the engine is.
 type Status struct {
 	Program     string    `json:"program"`
@@ -204,9 +233,11 @@ type Status struct {
 	Started     time.Time `json:"started"`
 	Connections int       `json:"connections"`
 	Sessions    int       `json:"sessions"`
-	Questions   int       `json:"questions"`
-	Entries     uint64    `json:"entries"`
-	Root        string    `json:"root,omitempty"`
-	MemoryBytes uint64    `json:"memory_bytes"`
-	Notes       []string  `json:"notes,omitempty"`
+	// Open are those sessions, oldest first.
+	Open        []OpenSession `json:"open,omitempty"`
+	Questions   int           `json:"questions"`
+	Entries     uint64        `json:"entries"`
+	Root        string        `json:"root,omitempty"`
+	MemoryBytes uint64        `json:"memory_bytes"`
+	Notes       []string      `json:"notes,omitempty"`
 }
