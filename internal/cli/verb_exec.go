@@ -97,7 +97,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 }
 
 // runBoxed runs args as f says and returns its exit status as an error.
-func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error {
+func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err error) {
 	conf, _, err := settings()
 	if err != nil {
 		return err
@@ -111,6 +111,11 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error
 		return err
 	}
 	sweep(ctx, s, tier)
+	if !f.review { // an overlay is named by the session
+		var discard func() error
+		tier, discard = launch.Ahead(tier, spec)
+		defer func() { err = errors.Join(err, discard()) }()
+	}
 	client, err := connect(ctx)
 	if err != nil {
 		return err
@@ -127,12 +132,12 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) error
 	if err != nil {
 		return sessionError(err)
 	}
-	asked := s.tellWait
-	if own {
-		asked = s.answerHere
+	switch {
+	case own:
+		defer s.answerHere(ctx, client, session.Opened().Session)()
+	case f.ask != api.AskNever && !conf.AskNever:
+		defer s.tellWait(ctx, client, session.Opened().Session)()
 	}
-	stop := asked(ctx, client, session.Opened().Session)
-	defer stop()
 	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -9,7 +9,7 @@
 // Invariants:
 //
 //	L1  Nothing is built before the gate has allowed it, and the program does not
-//	    start before its box is on record.
+//	    start before its box is on record. What [Ahead] begins shows and runs nothing.
 //	L2  What runs is what was decided: argv and paths are those of the ticket, not
 //	    those of the request.
 //	L3  Every ticket that allowed is finished, whatever becomes of the box.
@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -98,6 +99,32 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	}
 	err = fmt.Errorf("running %s: %w", s.Argv[0], err)
 	return nil, errors.Join(err, finish(ctx, o.Session, t, act.Outcome{Error: err.Error()}))
+}
+
+// Ahead returns a tier that has begun with a box for s, if o is one that can: its first
+// Start goes on with it. Discard gives back what was begun, if it was not used.
+func Ahead(o sandbox.Tier, s sandbox.Spec) (t sandbox.Tier, discard func() error) {
+	p, ok := o.(sandbox.Preparer)
+	if !ok {
+		return o, func() error { return nil }
+	}
+	box := p.Prepare(s)
+	return &ahead{Tier: o, box: box}, box.Discard
+}
+
+// ahead is a tier with a box that was begun.
+type ahead struct {
+	sandbox.Tier
+	used atomic.Bool
+	box  sandbox.Prepared
+}
+
+// Start implements [sandbox.Tier].
+func (a *ahead) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	if a.used.Swap(true) {
+		return a.Tier.Start(ctx, s)
+	}
+	return a.box.Start(ctx, s)
 }
 
 // An exec is the JSON of a request and of its ticket, as package resolve has it.

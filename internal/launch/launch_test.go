@@ -163,3 +163,43 @@ func TestDecidedPaths(t *testing.T) {
 		t.Errorf("decided: %q", w.spec.Decided)
 	}
 }
+
+// begun is a world whose tier can begin with a box.
+type begun struct{ *world }
+
+func (b begun) Prepare(sandbox.Spec) sandbox.Prepared {
+	b.note("begin")
+	return prepared{b.world}
+}
+
+type prepared struct{ *world }
+
+func (p prepared) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	p.note("go on")
+	return p.world.Start(ctx, s)
+}
+
+func (p prepared) Discard() error { p.note("discard"); return nil }
+
+// TestAhead: what was begun serves one box, and what is denied is discarded.
+func TestAhead(t *testing.T) {
+	w := &world{verdict: act.Allow}
+	tier, _ := Ahead(begun{w}, spec())
+	for range 2 {
+		if _, err := Start(t.Context(), Options{Session: w, Tier: tier}, spec()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"begin", "decide", "go on", "build", "record s/1 box: fake: seccomp", "run", "decide", "build", "record s/1 box: fake: seccomp", "run"}
+	if !slices.Equal(w.events, want) {
+		t.Errorf("%q", w.events)
+	}
+	w = &world{}
+	tier, discard := Ahead(begun{w}, spec())
+	if _, err := Start(t.Context(), Options{Session: w, Tier: tier}, spec()); err == nil || discard() != nil || !slices.Equal(w.events, []string{"begin", "decide", "discard"}) {
+		t.Errorf("%v, %q", err, w.events)
+	}
+	if tier, discard = Ahead(w, spec()); tier != sandbox.Tier(w) || discard() != nil {
+		t.Errorf("a tier that cannot begin became %T", tier)
+	}
+}

@@ -54,6 +54,26 @@ type Tier interface {
 	Start(context.Context, Spec) (Box, error)
 }
 
+// A Preparer is a Tier that can begin with a box before it is decided whether there
+// will be one, so that the decision and the box do not wait for each other.
+type Preparer interface {
+	Tier
+	// Prepare begins with what a box needs that does not depend on a decision: it
+	// shows nothing of the Spec to anybody, and nothing of the Spec runs. It does
+	// not wait.
+	Prepare(Spec) Prepared
+}
+
+// A Prepared is a box that was begun. One of its methods must be called; after that,
+// Discard does nothing.
+type Prepared interface {
+	// Start is that of the Tier. The Spec counts, whatever was prepared for: a box
+	// that does not fit it is discarded, and another is built.
+	Start(context.Context, Spec) (Box, error)
+	// Discard gives back what was taken, and returns when nothing is left.
+	Discard() error
+}
+
 // A Box is a running process tree in its confinement. Its methods may be called
 // concurrently.
 //

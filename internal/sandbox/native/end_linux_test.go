@@ -19,8 +19,7 @@ import (
 
 // A scene is what boxes could leave behind on this machine.
 type scene struct {
-	descriptors           int
-	mounts, groups, files []string
+	descriptors, mounts, groups, files []string
 }
 
 func look(t *testing.T) scene {
@@ -39,7 +38,11 @@ func look(t *testing.T) scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.descriptors = len(fds)
+	for _, fd := range fds {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil {
+			s.descriptors = append(s.descriptors, fd.Name()+" "+to)
+		}
+	}
 	err = filepath.WalkDir("/sys/fs/cgroup", func(path string, _ os.DirEntry, err error) error {
 		if strings.Contains(path, "/ringfence.") && strings.Contains(path, fmt.Sprintf("-%d-", os.Getpid())) && err == nil {
 			s.groups = append(s.groups, path)
@@ -69,8 +72,8 @@ func (s scene) check(t *testing.T, what string) {
 			t.Errorf("%s: there was %q, there is %q", what, now[0], now[1])
 		}
 	}
-	if now.descriptors > s.descriptors {
-		t.Errorf("%s: %d descriptors are open, %d were", what, now.descriptors, s.descriptors)
+	if len(now.descriptors) > len(s.descriptors) {
+		t.Errorf("%s: open is %q, it was %q", what, now.descriptors, s.descriptors)
 	}
 	if kids := children(t); len(kids) > 0 {
 		t.Errorf("%s: processes left: %v", what, kids)

@@ -105,7 +105,7 @@ func sh(script string) sandbox.Spec {
 	return sandbox.Spec{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}
 }
 
-func run(t *testing.T, tier Tier, s sandbox.Spec, stdin string) sandbox.Output {
+func run(t *testing.T, tier sandbox.Tier, s sandbox.Spec, stdin string) sandbox.Output {
 	t.Helper()
 	out, err := sandbox.Run(t.Context(), tier, s, []byte(stdin))
 	if err != nil {

@@ -105,15 +105,35 @@ func (b *builder) build(ctx context.Context) error {
 	setup, cancel := context.WithTimeoutCause(ctx, setupTime, errors.New("it took too long"))
 	defer cancel()
 	b.do("context", func() error { return context.Cause(setup) })
+	b.ground(setup)
+	thought := b.thinkAside()
+	b.do("stage", b.startStage)
+	return b.complete(ctx, setup, thought)
+}
+
+// ground takes the steps for which it does not matter what the program may see.
+func (b *builder) ground(setup context.Context) {
 	b.do("kernel", b.checkKernel)
 	b.do("descriptors of ours", proc.SealDescriptors)
 	b.do("user ids", b.takeIDs)
 	b.do("control group", func() error { return b.makeGroup(setup) })
-	b.do("streams", b.streams)
+}
+
+// thinkAside works out the plan while something else is done.
+func (b *builder) thinkAside() <-chan error {
 	thought := make(chan error, 1)
+	if b.fail != nil {
+		thought <- nil
+		return thought
+	}
 	go func() { thought <- b.think() }()
-	b.do("stage", b.startStage)
+	return thought
+}
+
+// complete takes the steps after those of ground and the start of the stage.
+func (b *builder) complete(ctx, setup context.Context, thought <-chan error) error {
 	err := <-thought
+	b.do("streams", b.streams)
 	if b.box.stage == nil {
 		return b.undo()
 	}
@@ -162,14 +182,9 @@ func (b *builder) checkKernel() error {
 func (b *builder) takeIDs() (err error) {
 	b.box.ids = ownIDs()
 	if !b.plain && machineRoot() {
-		uid, gid := 0, 0
-		// A tree that belongs to somebody is only of use to him.
-		if w := b.spec.Workspace; w.Mode != sandbox.NoAccess {
-			var st unix.Stat_t
-			if err := unix.Stat(w.Path, &st); err != nil {
-				return fmt.Errorf("workspace %s: %w", w.Path, err)
-			}
-			uid, gid = int(st.Uid), int(st.Gid)
+		uid, gid, err := ownerOf(b.spec)
+		if err != nil {
+			return err
 		}
 		if b.box.ids, err = takeBlock(uid, gid); err != nil {
 			return err
@@ -184,6 +199,19 @@ func (b *builder) takeIDs() (err error) {
 	}
 	b.ids = b.box.ids
 	return nil
+}
+
+// ownerOf returns whose box of root's that of s is: a tree that belongs to somebody is
+// only of use to him.
+func ownerOf(s sandbox.Spec) (uid, gid int, err error) {
+	if s.Workspace.Mode == sandbox.NoAccess {
+		return 0, 0, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.Workspace.Path, &st); err != nil {
+		return 0, 0, fmt.Errorf("workspace %s: %w", s.Workspace.Path, err)
+	}
+	return int(st.Uid), int(st.Gid), nil
 }
 
 // streams makes the pipes of the three streams, where the Spec has no file for them.
