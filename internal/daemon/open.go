@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -393,7 +394,7 @@ func (e *Engine) stopping() bool {
 	}
 }
 
-// end ends r: orphans, last entry, checkpoint, file.
+// end ends r: orphans, last entry, and then, with nobody waiting, checkpoint and file.
 func (e *Engine) end(ctx context.Context, r *run, why string) error {
 	if !r.gate.Session.End() {
 		return nil
@@ -415,10 +416,21 @@ func (e *Engine) ended(ctx context.Context, r *run, why string) error {
 	if err != nil {
 		return fmt.Errorf("ending session %s: %w", id, err)
 	}
-	if _, err := e.ledger.Checkpoint(ctx); err != nil {
-		return fmt.Errorf("ending session %s: %w", id, err)
+	e.work.Go(func() { e.seal(context.WithoutCancel(ctx), id) })
+	return nil
+}
+
+// seal signs what a session that ended has left, and forgets the session. Nobody waits
+// for it: the entries are on disk, an export asks for a signature itself, and a session
+// whose file stays is seen to have ended by the next engine.
+func (e *Engine) seal(ctx context.Context, id string) {
+	_, err := e.ledger.Checkpoint(ctx)
+	if err == nil {
+		err = session.RemoveFile(paths.Sessions(e.o.Home), id)
 	}
-	return session.RemoveFile(paths.Sessions(e.o.Home), id)
+	if err != nil {
+		slog.WarnContext(ctx, "sealing a session", slog.String("session", id), slog.Any("err", err))
+	}
 }
 
 func (e *Engine) append(ctx context.Context, id, kind string, body any) error {

@@ -67,13 +67,15 @@ func (f File) Resumes(token string, uid uint32) bool {
 	return same && f.UID == uid
 }
 
-// Save writes f into dir, replacing an older file of the same session.
+// Save writes f into dir, replacing an older file of the same session. It survives the
+// process, not the machine: after a loss of power the file may be empty or missing, and
+// nobody resumes the session.
 func (f File) Save(dir string) error {
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding session %s: %w", f.ID, err)
 	}
-	if err := atomicfile.Write(filepath.Join(dir, f.ID+".json"), data, 0o600); err != nil {
+	if err := atomicfile.WriteSoon(filepath.Join(dir, f.ID+".json"), data, 0o600); err != nil {
 		return fmt.Errorf("saving session %s: %w", f.ID, err)
 	}
 	return nil

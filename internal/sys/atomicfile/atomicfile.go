@@ -7,7 +7,7 @@
 // Invariants:
 //
 //	F1  The content is on disk before the name points to it, and the name is on
-//	    disk before the call returns.
+//	    disk before the call returns. Only [WriteSoon] promises less.
 //	F2  The target is never opened, so a link planted in its place is replaced,
 //	    not followed.
 //	F3  On error the target is as it was, and no temporary file is left behind
@@ -30,6 +30,20 @@ func Write(path string, data []byte, mode os.FileMode) error {
 	return place(path, data, mode, os.Rename)
 }
 
+// WriteSoon is [Write] for what is of use to this run of the machine only: it does not
+// wait for the disk. Whoever reads it after the machine has lost power meets the old
+// content, the new, an empty file or none.
+func WriteSoon(path string, data []byte, mode os.FileMode) error {
+	temp, err := writeTemp(path, data, mode, false)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return fmt.Errorf("writing %s: naming the new file: %w", path, errors.Join(err, os.Remove(temp)))
+	}
+	return nil
+}
+
 // CreateNew is [Write] for a path at which nothing may exist yet; otherwise the
 // error is fs.ErrExist and the file there is untouched. Of several concurrent
 // calls exactly one succeeds. The file system must have hard links.
@@ -44,7 +58,7 @@ func CreateNew(path string, data []byte, mode os.FileMode) error {
 
 // place writes a temporary file beside path and has publish give it its name.
 func place(path string, data []byte, mode os.FileMode, publish func(temp, path string) error) (err error) {
-	temp, err := writeTemp(path, data, mode)
+	temp, err := writeTemp(path, data, mode, true)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -57,8 +71,9 @@ func place(path string, data []byte, mode os.FileMode, publish func(temp, path s
 	return nil
 }
 
-// writeTemp puts data on disk under a fresh name in the directory of path.
-func writeTemp(path string, data []byte, mode os.FileMode) (temp string, err error) {
+// writeTemp writes data under a fresh name in the directory of path, to the disk or,
+// unless flush, on its way there.
+func writeTemp(path string, data []byte, mode os.FileMode, flush bool) (temp string, err error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return "", fmt.Errorf("choosing a temporary name: %w", err)
@@ -77,7 +92,9 @@ func writeTemp(path string, data []byte, mode os.FileMode) (temp string, err err
 	_, writeErr := f.Write(data)
 	step("filling", writeErr)
 	step("setting the mode of", f.Chmod(mode.Perm()))
-	step("flushing", f.Sync())
+	if flush {
+		step("flushing", f.Sync())
+	}
 	step("closing", f.Close())
 	if err != nil {
 		return "", errors.Join(err, os.Remove(temp))
