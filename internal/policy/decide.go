@@ -14,6 +14,7 @@ type part struct {
 	kind    int
 	res     *resource
 	region  bool // judged for every URL or port of the host res, or all beneath the directory res
+	piece   bool // without what is beneath a directory in the region that a rule names
 	permits bool // permits count, not only forbids
 	// leave are kinds that are judged elsewhere: permits that cover one of them
 	// do not count here.
@@ -94,6 +95,7 @@ type decider struct {
 	q       *Query
 	facts   callFacts
 	granted map[string]int64 // effects of this call that count for a clause
+	said    []saying         // of each effect
 	d       Decision
 }
 
@@ -132,7 +134,7 @@ func (d *decider) effect(e act.Effect) {
 	if err != nil {
 		out.Verdict, out.Rules = act.Deny, []string{Default}
 		d.d.Errors = append(d.d.Errors, err.Error())
-		out.Reason = fmt.Sprintf("%s cannot be judged: %s", visible(e.String()), visible(err.Error()))
+		out.Reason = d.note(e, "cannot be judged: "+visible(err.Error()))
 		d.add(out)
 		return
 	}
@@ -147,11 +149,13 @@ func (d *decider) effect(e act.Effect) {
 	}
 	for _, a := range answers {
 		if out.Verdict == act.Allow && a.layer.grants {
-			out.Rules = append(out.Rules, a.grant.id)
+			out.Rules = append(out.Rules, a.ruleIDs()...)
 		}
-		if out.Verdict == act.Allow && a.limited {
-			d.granted[a.grant.clause.id]++
-			d.d.Limited = append(d.d.Limited, a.grant.clause.id)
+		for _, id := range a.limited {
+			if out.Verdict == act.Allow {
+				d.granted[id]++
+				d.d.Limited = append(d.d.Limited, id)
+			}
 		}
 		if out.Verdict == act.Escalate && a.verdict == act.Escalate {
 			out.Rules = appendNew(out.Rules, a.ruleIDs()...)
@@ -161,7 +165,7 @@ func (d *decider) effect(e act.Effect) {
 	if out.Verdict == act.Deny {
 		out.Rules = denying(answers)
 	}
-	out.Reason = reason(out, answers)
+	out.Reason = d.note(e, reason(out, answers))
 	d.add(out)
 }
 
@@ -195,8 +199,8 @@ func (d *decider) finish() {
 	if d.d.Verdict != act.Allow {
 		d.d.Limited = nil
 	}
-	var reasons []string
-	for _, e := range d.d.Effects {
+	var said []saying
+	for i, e := range d.d.Effects {
 		if e.Verdict != d.d.Verdict {
 			continue
 		}
@@ -206,14 +210,12 @@ func (d *decider) finish() {
 				d.d.Ask = append(d.d.Ask, a)
 			}
 		}
-		if e.Reason != "" {
-			reasons = appendNew(reasons, e.Reason)
-		}
+		said = append(said, d.said[i])
 	}
-	d.d.Reason = summary(d.d.Verdict, reasons)
+	d.d.Reason = summary(d.d.Verdict, said)
 }
 
-func appendNew(to []string, more ...string) []string {
+func appendNew[T comparable](to []T, more ...T) []T {
 	for _, s := range more {
 		if !slices.Contains(to, s) {
 			to = append(to, s)
@@ -226,10 +228,10 @@ func appendNew(to []string, more ...string) []string {
 type answer struct {
 	layer   *layer
 	verdict act.Verdict
-	grant   *rule   // allow: the permit
-	limited bool    // allow: the effect counts for the limit of its clause
-	rules   []*rule // escalate: what waits; deny: what forbids, none for the default
+	limited []string // allow: the clauses for whose limits the effect counts
+	rules   []*rule  // allow: the permits; escalate: what waits; deny: what forbids, none for the default
 	ask     []string
+	at      string // deny of a tree: the place in it that is denied; "" for the root
 	errs    []error
 }
 
@@ -253,12 +255,25 @@ func (a *answer) asked() []Asked {
 // layer decides for one layer, as docs/decisions/0002 defines: allowed now, or allowed if
 // everything were approved, or denied.
 func (d *decider) layer(l *layer, ways []way) answer {
+	a := d.judge(l, ways)
+	if p := ways[0][0]; a.verdict < act.Allow && len(a.errs) == 0 && p.region && p.res.host == "" {
+		return d.inPieces(l, p, a)
+	}
+	return a
+}
+
+// judge is layer, with each part judged as a whole.
+func (d *decider) judge(l *layer, ways []way) answer {
 	j := judge{decider: d, layer: l, now: approved{l.approvals(d.q.Approved)}}
 	a := answer{layer: l}
 	for n, w := range ways {
 		if o := j.outcome(w, n, j.now); o.allows() {
 			a.verdict = act.Allow
-			a.grant, a.limited = o.grant()
+			grant, limited := o.grant()
+			a.rules = []*rule{grant}
+			if limited {
+				a.limited = []string{grant.clause.id}
+			}
 			break
 		}
 	}

@@ -103,14 +103,18 @@ permit (principal, action == Action::"stat", resource);
 		"default":        {[]act.Effect{onPath(act.Create, "/x")}, "denied: create /x is allowed by no rule of the policy (default). Retrying will not help"},
 		"lower default":  {[]act.Effect{onPath(act.Stat, "/x")}, "denied: stat /x is not among what the user policy leaves allowed (user:default). Retrying"},
 		"several layers": {[]act.Effect{onPath(act.Create, "/x\x1b[2J\u202e")}, `create /x\u{1b}[2J\u{202e} is allowed by no rule`},
-		"escalate":       {[]act.Effect{onPath(act.Delete, "/x")}, "approval needed: delete /x needs approval by c3 (two owners) [2 of owner]."},
+		"escalate":       {[]act.Effect{onPath(act.Delete, "/x")}, "delete /x needs approval by c3 (two owners) [2 of owner]."},
 		"escalate bare":  {[]act.Effect{onPath(act.Delete, "/d/x")}, "needs approval by c3 (two owners)"},
 		"many": {
 			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4"), onPath(act.Create, "/5"), onPath(act.Read, "/ok")},
-			"create /3 is allowed by no rule of the policy (default); and 2 more effects. Retrying",
+			"denied: create /1, create /2, create /3 is allowed by no rule of the policy (default); and 2 more effects. Retrying",
+		},
+		"one thing": {
+			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Append, "/1"), onPath(act.Move, "/1"), onPath(act.Read, "/s/x")},
+			"denied: create, append and move /1 is allowed by no rule of the policy (default); read /s/x is forbidden by c2.1",
 		},
 		"long": {[]act.Effect{onPath(act.Create, "/"+strings.Repeat("x", 1000))}, "xxx… is allowed by no rule"},
-		"tree": {[]act.Effect{{Kind: act.Read, Tree: true, Resource: act.Resource{Type: act.Path, Text: "/"}}}, "read / and everything beneath is forbidden by c2.1"},
+		"tree": {[]act.Effect{{Kind: act.Read, Tree: true, Resource: act.Resource{Type: act.Path, Text: "/"}}}, "read / and everything beneath is forbidden at /s by c2.1"},
 		"bedrock": {
 			[]act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/k", Facts: map[string]any{act.FactClass: "credentials"}}}},
 			"read /k needs approval by bedrock.credentials (using the keys and credentials of this person needs a person).",

@@ -87,6 +87,18 @@ func nameOf(text types.String) nameSet {
 	return 0
 }
 
+// treeNames are the attributes of the types that have trees.
+var treeNames = map[types.EntityType]nameSet{
+	typePath: setOf(nameName, nameExt, nameExists, nameHardlinked, nameClass),
+	typeRepo: setOf(nameName, nameNew, nameClass),
+}
+
+// couldHave reports whether a resource of r's type can have an attribute.
+func (r *resource) couldHave(name nameSet) bool {
+	of, known := treeNames[r.uid.Type]
+	return !known || of&name != 0
+}
+
 // A value is the value of one attribute of a resource.
 type value struct {
 	name name

@@ -246,10 +246,19 @@ func (x *index) known(r *resource) []*node {
 // members of.
 func (x *index) below(dir string) []*node {
 	var found []*node
+	for _, n := range x.beneath(dir) {
+		found = append(append(found, n.node), n.lists...)
+	}
+	return found
+}
+
+// beneath returns the nodes at dir and beneath it, those beneath it by path.
+func (x *index) beneath(dir string) []pathNode {
+	var found []pathNode
 	take := func(from string, ok func(p string) bool) {
 		i, _ := slices.BinarySearchFunc(x.paths, from, func(n pathNode, p string) int { return strings.Compare(n.path, p) })
 		for ; i < len(x.paths) && ok(x.paths[i].path); i++ {
-			found = append(append(found, x.paths[i].node), x.paths[i].lists...)
+			found = append(found, x.paths[i])
 		}
 	}
 	take(dir, func(p string) bool { return p == dir })

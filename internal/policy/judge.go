@@ -160,10 +160,13 @@ func (s *sheet) lacks(required nameSet) bool {
 // inside returns the nodes that may be in the region of s and are not near.
 func (j *judge) inside(s *sheet) []*node {
 	var found, own []*node
-	if s.res.host == "" {
-		found = j.layer.below(strings.TrimPrefix(string(s.res.uid.ID), "repo:"))
-	} else {
+	switch {
+	case s.res.host != "":
 		found = j.layer.parts(s.res.host, s.res.port)
+	case !s.piece:
+		found = j.layer.below(s.res.dir())
+	case s.res.uid.Type == typeRepo:
+		found = slices.DeleteFunc(j.layer.below(s.res.dir()), func(n *node) bool { return n.uid.Type != typeRepo })
 	}
 	seen := map[*node]bool{}
 	for _, n := range s.near {

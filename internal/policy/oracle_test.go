@@ -340,10 +340,12 @@ func queryGen() *rapid.Generator[Query] {
 }
 
 // policyGen draws a policy of two layers.
-func policyGen(t *rapid.T) *Policy {
+func policyGen(t *rapid.T) *Policy { return policyOf(t, clauseGen()) }
+
+func policyOf(t *rapid.T, of *rapid.Generator[Clause]) *Policy {
 	var layers []Layer
 	for _, name := range []string{"", "user"} {
-		clauses := rapid.SliceOfN(clauseGen(), 1, 4).Draw(t, "clauses")
+		clauses := rapid.SliceOfN(of, 1, 4).Draw(t, "clauses")
 		if name != "" && rapid.Bool().Draw(t, "only") {
 			clauses = append(clauses, Clause{Modality: MustNever, Rest: RestAll})
 		}

@@ -12,53 +12,119 @@ import (
 // one who reads it.
 const (
 	mostReasonText = 300 // bytes of one quoted text
-	mostReasons    = 3   // effects that a summary speaks of
+	mostReasons    = 3   // resources that a summary speaks of
 )
 
-// reason says why an effect is not allowed and what to do next; "" if it is.
+// A saying is what is said of an effect that is not allowed: "needs approval by …".
+type saying struct {
+	effect act.Effect
+	text   string
+}
+
+// note keeps what is said of e, and returns it as a sentence.
+func (d *decider) note(e act.Effect, text string) string {
+	d.said = append(d.said, saying{e, text})
+	if text == "" {
+		return ""
+	}
+	return visible(e.String()) + " " + text
+}
+
+// reason says why an effect is not allowed; "" if it is.
 func reason(e EffectDecision, answers []answer) string {
 	if e.Verdict == act.Allow {
 		return ""
 	}
-	what := visible(e.Effect.String())
 	if e.Verdict == act.Escalate {
 		var asked []string
 		for _, a := range e.Ask {
 			asked = append(asked, a.String())
 		}
-		return fmt.Sprintf("%s needs approval by %s", what, strings.Join(asked, " and "))
+		return "needs approval by " + strings.Join(asked, " and ")
 	}
 	var parts []string
 	for i := range answers {
 		a := &answers[i]
+		at := ""
+		if a.at != "" {
+			at = " at " + visible(a.at)
+		}
 		switch {
 		case a.verdict >= act.Escalate:
 		case len(a.errs) > 0:
 			parts = append(parts, "cannot be judged: "+visible(a.errs[0].Error()))
 		case len(a.rules) > 0:
-			parts = append(parts, "is forbidden by "+a.rules[0].String())
+			parts = append(parts, "is forbidden"+at+" by "+a.rules[0].String())
 		case a.layer.grants:
-			parts = append(parts, "is allowed by no rule of the policy ("+Default+")")
+			parts = append(parts, "is allowed"+at+" by no rule of the policy ("+Default+")")
 		default:
-			parts = append(parts, fmt.Sprintf("is not among what the %s policy leaves allowed (%s)", a.layer.name, a.layer.prefix(Default)))
+			parts = append(parts, fmt.Sprintf("is not%s among what the %s policy leaves allowed (%s)", at, a.layer.name, a.layer.prefix(Default)))
 		}
 	}
-	return what + " " + strings.Join(parts, ", and ")
+	return strings.Join(parts, ", and ")
 }
 
-// summary joins the reasons of effects and adds what the agent can do.
-func summary(v act.Verdict, reasons []string) string {
+// summary joins what is said of effects, each thing once, and adds what the agent can
+// do. One resource may be read, changed and deleted: it is named once.
+func summary(v act.Verdict, said []saying) string {
 	if v == act.Allow {
 		return ""
 	}
-	if more := len(reasons) - mostReasons; more > 0 {
-		reasons = append(reasons[:mostReasons:mostReasons], fmt.Sprintf("and %d more effects", more))
+	var sentences []string
+	left, room := 0, mostReasons
+	for len(said) > 0 {
+		text := said[0].text
+		var same, others []saying
+		for _, s := range said {
+			if s.text == text {
+				same = append(same, s)
+			} else {
+				others = append(others, s)
+			}
+		}
+		things, n := resources(same, room)
+		left += n
+		room -= len(things)
+		if len(things) > 0 {
+			sentences = append(sentences, strings.Join(things, ", ")+" "+text)
+		}
+		said = others
 	}
-	s := strings.Join(reasons, "; ")
+	if left > 0 {
+		sentences = append(sentences, fmt.Sprintf("and %d more effects", left))
+	}
+	s := strings.Join(sentences, "; ") + "."
 	if v == act.Escalate {
-		return "approval needed: " + s + "."
+		return s
 	}
-	return "denied: " + s + ". Retrying will not help: do without it, or tell the person which rule stands in the way."
+	return "denied: " + s + " Retrying will not help: do without it, or tell the person which rule stands in the way."
+}
+
+// resources names the effects of said, at most room resources with what is done to
+// them, and returns how many effects that leaves out.
+func resources(said []saying, room int) (things []string, left int) {
+	for len(said) > 0 {
+		one := said[0].effect
+		var kinds []string
+		var others []saying
+		for _, s := range said {
+			if e := s.effect; e.Tree != one.Tree || e.Resource.Type != one.Resource.Type || e.Resource.Text != one.Resource.Text {
+				others = append(others, s)
+			} else {
+				kinds = appendNew(kinds, string(e.Kind))
+			}
+		}
+		if len(things) == room {
+			return things, len(said)
+		}
+		if last := len(kinds) - 1; last > 0 {
+			kinds = []string{strings.Join(kinds[:last], ", ") + " and " + kinds[last]}
+		}
+		one.Kind = act.Kind(kinds[0])
+		things = append(things, visible(one.String()))
+		said = others
+	}
+	return things, 0
 }
 
 // String names the rule for a reader: its id, and the sentence it comes from.

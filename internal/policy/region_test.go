@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"path"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -8,30 +10,94 @@ import (
 	"ringfence/internal/act"
 )
 
-// TestTree: what is allowed for everything beneath a directory is allowed for each
-// path beneath it, and what a person is asked for is denied for none.
+// onTree returns the effects of a kind on everything beneath root, and on each of what
+// is there: as far as rules can tell, all of it.
+func onTree(t *rapid.T) (tree act.Effect, members []act.Effect) {
+	kind := rapid.SampledFrom([]act.Kind{act.Read, act.Create, act.Delete, act.GitRead, act.GitCommit}).Draw(t, "kind")
+	on := func(path string) act.Resource {
+		if kind.On() == act.Repo {
+			path = "repo:" + path
+		}
+		return act.Resource{Type: kind.On(), Text: path}
+	}
+	root := rapid.SampledFrom(append(somePaths, "/home/u/x")).Draw(t, "root")
+	for _, p := range slices.Concat(somePaths, []string{"/home/u/x", root}) {
+		for _, p := range []string{p, path.Join(p, "other"), path.Join(p, ".env"), path.Join(p, "c.pem")} {
+			if inDir(p, root) {
+				members = append(members, act.Effect{Kind: kind, Resource: on(p)})
+			}
+		}
+	}
+	return act.Effect{Kind: kind, Tree: true, Resource: on(root)}, members
+}
+
+// TestTree: no member of a tree is decided more strictly than the tree is.
 func TestTree(t *testing.T) {
 	allowed := 0
 	untilTold(t, &allowed, func(t *rapid.T) {
 		p := policyGen(t)
 		for range 20 {
 			q := queryGen().Draw(t, "query")
-			root := rapid.SampledFrom(somePaths).Draw(t, "root")
-			kind := rapid.SampledFrom([]act.Kind{act.Read, act.List, act.Delete}).Draw(t, "kind")
-			tree := p.decide(q, act.Effect{Kind: kind, Tree: true, Resource: act.Resource{Type: act.Path, Text: root}})
-			for _, path := range somePaths {
-				if !inDir(path, root) {
-					continue
-				}
-				one := p.decide(q, act.Effect{Kind: kind, Resource: act.Resource{Type: act.Path, Text: path}})
-				if one.Verdict < tree.Verdict {
-					t.Fatalf("%s of all beneath %s: %v, of %s: %v\n%v", kind, root, tree.Verdict, path, one.Verdict, rulesText(p))
+			tree, members := onTree(t)
+			got := p.decide(q, tree)
+			for _, one := range members {
+				if v := p.decide(q, one).Verdict; v < got.Verdict {
+					t.Fatalf("%s: %v, %s: %v\n%v", tree, got.Verdict, one, v, rulesText(p))
 				}
 			}
-			if tree.Verdict != act.Deny {
+			if got.Verdict != act.Deny {
 				allowed++
 			}
 		}
+	})
+}
+
+// TestTreeIsItsStrictest: where rules ask only for directories, lists and the call, a
+// tree is exactly as its strictest member: allowed or asked for also where no one
+// permit holds for all of it.
+func TestTreeIsItsStrictest(t *testing.T) {
+	joined := 0
+	untilTold(t, &joined, func(t *rapid.T) {
+		p := policyOf(t, placesGen())
+		for range 20 {
+			q := queryGen().Draw(t, "query")
+			tree, members := onTree(t)
+			want := act.Allow
+			for _, one := range members {
+				want = min(want, p.decide(q, one).Verdict)
+			}
+			got := p.decide(q, tree)
+			if got.Verdict != want {
+				t.Fatalf("%s: %+v, strictest of its members: %v\n%v", tree, got, want, rulesText(p))
+			}
+			if got.Verdict == act.Allow && len(got.Rules) > 1 {
+				joined++
+			}
+		}
+	})
+}
+
+// placesGen draws clauses about directories, which together may say something of all.
+func placesGen() *rapid.Generator[Clause] {
+	return rapid.Custom(func(t *rapid.T) Clause {
+		on := rapid.SampledFrom([]act.ResourceType{act.Path, act.Repo}).Draw(t, "type")
+		places := rapid.SliceOfN(rapid.Map(rapid.SampledFrom(append(someDirs, "@dirs")), func(dir string) Pattern {
+			if dir[0] == '@' {
+				return Pattern{Type: on, List: dir}
+			}
+			return Pattern{Type: on, Beneath: dir}
+		}), 1, 2)
+		c := Clause{
+			Modality: rapid.SampledFrom([]Modality{May, May, MayWithApproval, MustAsk, MustNever}).Draw(t, "modality"),
+			When:     pick(t, "when", Condition{FactLabel, "has", "secret"}, Condition{"resource:private", "!=", true}),
+		}
+		if rapid.Bool().Draw(t, "placed") {
+			c.On = places.Draw(t, "on")
+		}
+		if c.Modality == MustNever || rapid.Bool().Draw(t, "except") {
+			c.Except = []Exception{{On: places.Draw(t, "except on")}}
+		}
+		return c
 	})
 }
 

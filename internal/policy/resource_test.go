@@ -112,9 +112,14 @@ func TestSchemaAgrees(t *testing.T) {
 		t.Errorf("the schema has %d kinds, want %d", kinds, len(act.Kinds()))
 	}
 	declared := map[string]bool{"approved": true, "session": true, "tool": true, "args": true, "counts": true, "hour": true, "text": true, "number": true, "flag": true, "labels": true}
-	for _, e := range v.schema.Entities {
+	for of, e := range v.schema.Entities {
+		var names nameSet
 		for attr := range e.Shape {
 			declared[string(attr)] = true
+			names |= nameOf(attr)
+		}
+		if want, has := treeNames[of]; has && want != names {
+			t.Errorf("%s has %b in trees, %b in the schema", of, want, names)
 		}
 	}
 	for _, n := range nameTexts {

@@ -191,7 +191,11 @@ func (c *scene) in(left ast.IsNode, uid types.EntityUID) (tri, bool) {
 
 // resourceIn returns how much of what is in question is in uid.
 func (c *scene) resourceIn(uid types.EntityUID) tri {
-	if uid == c.res.uid && !c.region || slices.ContainsFunc(c.near, func(n *node) bool { return n.uid == uid }) {
+	near := uid == c.res.uid && !c.region || slices.ContainsFunc(c.near, func(n *node) bool { return n.uid == uid })
+	switch {
+	case near && c.region && uid.Type == typeRepo: // nothing is in a repository but itself
+		return some
+	case near:
 		return every
 	}
 	return c.reaches(uid)
@@ -245,7 +249,7 @@ func (c *scene) testHas(n ast.NodeTypeHas) (tri, bool) {
 	name := nameOf(n.Value)
 	switch {
 	case isVar(n.Arg, "resource") && c.region && !c.same(name):
-		return some, true
+		return min(some, triOf(c.res.couldHave(name))), true
 	case isVar(n.Arg, "resource"):
 		return triOf(c.res.has&name != 0), true
 	case isVar(n.Arg, "context") && name == setOf(nameTool):
