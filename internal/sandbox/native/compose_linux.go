@@ -13,6 +13,7 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/filter"
+	"ringfence/internal/sandbox/native/hold"
 	"ringfence/internal/sandbox/native/landlock"
 )
 
@@ -35,7 +36,9 @@ func (b *builder) think() error {
 	if err != nil {
 		return err
 	}
-	p.hold = holdingOf(s, v, who)
+	if p.hold, err = holdingOf(s, v, who); err != nil {
+		return err
+	}
 	b.holdSockets(&p.hold)
 	b.plan = p
 	if s.Stdin != nil {
@@ -75,15 +78,16 @@ func (b *builder) hideProcesses(nodes []node) {
 	}
 }
 
-// holdingOf says what the supervisor is told, if there is anything to hold. It stands in
-// for the program in what is writable and of the host.
-func holdingOf(s sandbox.Spec, v *view, who person) holding {
+// holdingOf says what the supervisor is told. It stands in for the program in what is
+// writable and of the host, also where no name is held: a file there may have another
+// name elsewhere.
+func holdingOf(s sandbox.Spec, v *view, who person) (holding, error) {
 	h := holding{later: s.LaterWritable, home: who.home}
 	live := false
 	for _, n := range v.sorted() {
 		if n.kind == kindBind && n.write {
 			h.writable = append(h.writable, n.path)
-			live = live || n.upper == "" // of an overlay, nothing runs before it was applied
+			live = live || n.upper == "" // an overlay changes nothing before it is applied
 			if n.upper != "" {
 				h.copied = append(h.copied, n.path)
 			}
@@ -95,9 +99,39 @@ func holdingOf(s sandbox.Spec, v *view, who person) holding {
 			h.held = append(h.held, real)
 		}
 	}
-	h.names = len(h.writable) > 0 && (!h.later && live || len(h.held) > 0)
+	if err := h.follow(who); err != nil {
+		return h, err
+	}
+	h.names = len(h.writable) > 0 && (live || len(h.held)+len(h.led) > 0)
 	h.on = h.names
-	return h
+	return h, nil
+}
+
+// follow adds what things that are held lead to: see [hold.Rules.Follow].
+func (h *holding) follow(who person) error {
+	rules := hold.Rules{Writable: h.writable, Later: h.later, Home: who.home}
+	homes := []string{who.home}
+	if f := account("/etc/passwd", 2, os.Getuid()); len(f) > 5 && f[5] != who.home {
+		homes = append(homes, f[5]) // whose programs run what is told there, whatever the box calls its home
+	}
+	global := []string{"/etc/gitconfig"}
+	for _, home := range homes {
+		if home != "" {
+			global = append(global, home+"/.config/git/config", home+"/.gitconfig")
+		}
+	}
+	for _, root := range h.writable {
+		led, err := rules.Follow(root, global...)
+		if err != nil {
+			return fmt.Errorf("%w (or let the box write what the host runs later)", err)
+		}
+		for _, l := range led {
+			if !slices.Contains(h.led, l.Path) {
+				h.led, h.by = append(h.led, l.Path), append(h.by, l.By)
+			}
+		}
+	}
+	return nil
 }
 
 // sockets reports whether the program can make sockets. Without a network namespace

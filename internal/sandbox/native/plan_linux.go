@@ -84,6 +84,8 @@ type holding struct {
 	writable  []string
 	copied    []string
 	held      []string
+	led       []string
+	by        []string // what leads to each of led; not sent
 	later     bool
 	home      string
 	shared    bool     // abstract sockets are those of the machine
@@ -118,6 +120,7 @@ func (p *plan) visit(c *coder) {
 	c.strs(&p.hold.writable)
 	c.strs(&p.hold.copied)
 	c.strs(&p.hold.held)
+	c.strs(&p.hold.led)
 	c.flag(&p.hold.later)
 	c.str(&p.hold.home)
 	c.flag(&p.hold.shared)

@@ -54,6 +54,7 @@ func (b *builder) readBack() error {
 	if b.plan.hold.names {
 		r.r.Inferred = append(r.r.Inferred, layerHeld)
 		r.r.Evidence[layerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself; nor is a file with names that may lie outside"
+		r.r.Evidence[layerHeld] += b.plan.hold.followed()
 		if b.setup.abi < landlockTSync {
 			r.r.Evidence[layerHeld] += "; pid 1, which stands in for them, is under its filter but not under Landlock"
 		}
@@ -79,6 +80,23 @@ func (r *reporter) plain(because error) {
 	r.r.Evidence[sandbox.LayerUserNamespace] = how
 	r.r.Evidence[sandbox.LayerMountNamespace] = "names, sizes and times of files outside stay visible: " + how
 	r.r.Evidence[sandbox.LayerPIDNamespace] = "numbers and owners of processes outside stay visible: " + how
+}
+
+// followed says what is held because something leads there.
+func (h holding) followed() string {
+	const most = 16
+	var b strings.Builder
+	for i, p := range h.led {
+		if i == most {
+			fmt.Fprintf(&b, ", and %d more", len(h.led)-most)
+			break
+		}
+		fmt.Fprintf(&b, ", %q (%s)", p, h.by[i])
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "; held because configuration or a link leads there: " + b.String()[2:]
 }
 
 // sockets says how the sockets of the host are held back.

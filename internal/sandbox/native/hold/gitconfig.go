@@ -11,94 +11,148 @@ const errNotDir = syscall.ENOTDIR
 
 // settings yields the settings of a configuration of git, as "section.key" or
 // "section.subsection.key" in lower case but for the subsection, with their values.
-// It follows config.c of git: quotes, escapes, comments and continued lines. What
-// git would refuse yields something or nothing; git obeys none of it.
+// It goes by config.c of git (git_parse_source, parse_value, get_extended_base_var).
+// Where git would refuse the file it goes on in the next line: git obeys none of it.
 func settings(text string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
-		section := ""
-		for text != "" {
-			var line string
-			line, text = logicalLine(text)
-			line = strings.TrimLeft(line, " \t\r\ufeff")
-			if rest, ok := strings.CutPrefix(line, "["); ok {
-				section, line = header(rest)
-			}
-			key, value, _ := strings.Cut(line, "=")
-			key = strings.ToLower(strings.TrimSpace(key))
-			if key == "" || key[0] == '#' || key[0] == ';' {
-				continue
-			}
-			if !yield(section+"."+key, unquote(value)) {
-				return
+		c := config{text: strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")}
+		for c.at < len(c.text) {
+			switch ch := c.next(); {
+			case blank(ch) || ch == '\n':
+			case ch == '[':
+				c.header()
+			case ch == '#' || ch == ';' || !ofKey(ch):
+				c.skip()
+			default:
+				key := c.key()
+				value := ""
+				for ch = c.next(); ch == ' ' || ch == '\t'; {
+					ch = c.next()
+				}
+				if ch == '=' {
+					value = c.value()
+				} else if ch != '\n' {
+					c.skip()
+					continue
+				}
+				if !yield(c.section+"."+key, value) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// logicalLine returns the first line of text with those that a backslash at its end
-// joins to it, and the rest.
-func logicalLine(text string) (line, rest string) {
+// A config is a configuration while it is read.
+type config struct {
+	text    string
+	at      int
+	section string // with the subsection
+}
+
+// next returns the next byte; the end reads as a newline.
+func (c *config) next() byte {
+	c.at++
+	if c.at > len(c.text) {
+		return '\n'
+	}
+	return c.text[c.at-1]
+}
+
+func (c *config) skip() {
+	for c.next() != '\n' {
+	}
+}
+
+func blank(ch byte) bool { return ch == ' ' || ch == '\t' || ch == '\r' || ch == '\v' || ch == '\f' }
+
+func ofKey(ch byte) bool {
+	return 'a' <= ch|0x20 && ch|0x20 <= 'z' || '0' <= ch && ch <= '9' || ch == '-'
+}
+
+// key returns the key whose first byte was read.
+func (c *config) key() string {
+	from := c.at - 1
+	for c.at < len(c.text) && ofKey(c.text[c.at]) {
+		c.at++
+	}
+	return strings.ToLower(c.text[from:c.at])
+}
+
+// header reads what follows "[".
+func (c *config) header() {
+	from := c.at
 	for {
-		var part string
-		var more bool
-		part, text, more = strings.Cut(text, "\n")
-		part = strings.TrimSuffix(part, "\r")
-		slashes := len(part) - len(strings.TrimRight(part, `\`))
-		if slashes%2 == 0 || !more {
-			return line + part, text
+		switch ch := c.next(); {
+		case ch == ']':
+			c.section = strings.ToLower(c.text[from : c.at-1])
+			return
+		case blank(ch):
+			c.subsection(strings.ToLower(c.text[from : c.at-1]))
+			return
+		case ch == '\n':
+			return
 		}
-		line += part[:len(part)-1]
 	}
 }
 
-// header reads what follows "[": the name of a section, and what stands behind it.
-func header(text string) (section, rest string) {
-	name, after, quoted := strings.Cut(text, `"`)
-	if end := strings.IndexByte(text, ']'); !quoted || end >= 0 && end < len(name) {
-		name, rest, _ = strings.Cut(text, "]")
-		return strings.ToLower(strings.TrimSpace(name)), rest
+// subsection reads the quoted rest of a header. A backslash in it makes the next byte
+// an ordinary one.
+func (c *config) subsection(section string) {
+	var name strings.Builder
+	ch := c.next()
+	for blank(ch) {
+		ch = c.next()
 	}
-	var sub strings.Builder
-	for i := 0; i < len(after); i++ {
-		switch c := after[i]; {
-		case c == '\\' && i+1 < len(after):
-			i++
-			sub.WriteByte(after[i])
-		case c == '"':
-			_, rest, _ = strings.Cut(after[i:], "]")
-			return strings.ToLower(strings.TrimSpace(name)) + "." + sub.String(), rest
-		default:
-			sub.WriteByte(c)
+	for ch != '\n' {
+		switch ch = c.next(); ch {
+		case '"':
+			if c.next() == ']' {
+				c.section = section + "." + name.String()
+			}
+			return
+		case '\\':
+			ch = c.next()
 		}
+		name.WriteByte(ch)
 	}
-	return strings.ToLower(strings.TrimSpace(name)), ""
 }
 
-// unquote returns a value without its quotes, escapes and comment.
-func unquote(text string) string {
-	var b strings.Builder
+// value reads what follows "=": without quotes, escapes, comments and white space at
+// its ends.
+func (c *config) value() string {
+	var b []byte
 	quoted, kept := false, 0
-	for i := 0; i < len(text); i++ {
-		c := text[i]
+	for {
+		ch := c.next()
 		switch {
-		case c == '"':
-			quoted = !quoted
-			continue
-		case c == '\\' && i+1 < len(text):
-			i++
-			b.WriteString(strings.NewReplacer("n", "\n", "t", "\t", "b", "\b").Replace(text[i : i+1]))
-			kept = b.Len()
-			continue
-		case !quoted && (c == '#' || c == ';'):
-			return b.String()[:kept]
-		case !quoted && (c == ' ' || c == '\t'):
-			if b.Len() > 0 {
-				b.WriteByte(c)
+		case ch == '\n':
+			return string(b[:kept])
+		case blank(ch) && !quoted:
+			if len(b) > 0 {
+				b = append(b, ch)
 			}
 			continue
+		case !quoted && (ch == '#' || ch == ';'):
+			c.skip()
+			return string(b[:kept])
+		case ch == '"':
+			quoted = !quoted
+			kept = max(kept, len(b))
+			continue
+		case ch == '\\':
+			switch ch = c.next(); ch {
+			case '\n':
+				continue
+			case 'n':
+				ch = '\n'
+			case 't':
+				ch = '\t'
+			case 'b':
+				ch = '\b'
+			}
 		}
-		b.WriteByte(c)
-		kept = b.Len()
+		b = append(b, ch)
+		kept = len(b)
 	}
-	return b.String()[:kept]
 }

@@ -39,6 +39,9 @@ func (w *worker) rename(oldDir int32, oldAt uint64, newDir int32, newAt uint64, 
 		return pass
 	}
 	if w.inside(from.real) != w.inside(to.real) {
+		if _, there := w.kind(from); !there {
+			return refuse(unix.ENOENT)
+		}
 		return refuse(unix.EXDEV) // one end is not ours to change
 	}
 	if !stillWaits(w.listener, w.n.id) {

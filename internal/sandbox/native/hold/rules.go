@@ -17,7 +17,8 @@ type Rules struct {
 	// the business of this package.
 	Writable []string
 	// Copied are those of Writable that are overlays: what is written there is a copy,
-	// also of a file with other names.
+	// also of a file with other names. What the host runs later is not held there: it
+	// is when the copies are applied.
 	Copied []string
 	// Private are trees that only the box has, and that have writable ones beneath
 	// them. Nothing is held there but the way down: Landlock grants a tree with all
@@ -27,6 +28,9 @@ type Rules struct {
 	// removed nor moved, nor can what is beneath them, nor can the directories above
 	// them be moved.
 	Held []string
+	// Led are paths in these trees that the host runs or obeys because something says
+	// so that is held itself (see [Rules.Follow]). They are held like Held.
+	Led []string
 	// Later lifts the hold on what the host runs later; then only Held is held.
 	Later bool
 	// Home is the home of the person, for the places that are there; "" is none.
@@ -76,7 +80,7 @@ type Look interface {
 
 // Validate reports the first thing in r that cannot be.
 func (r Rules) Validate() error {
-	for _, list := range [...][]string{r.Writable, r.Copied, r.Private, r.Held} {
+	for _, list := range [...][]string{r.Writable, r.Copied, r.Private, r.Held, r.Led} {
 		for _, p := range list {
 			if !path.IsAbs(p) || path.Clean(p) != p {
 				return fmt.Errorf("held files: %q is not a clean absolute path", p)
@@ -100,8 +104,16 @@ func (r Rules) Check(op Op, dir, name string, whole bool, look Look) Verdict {
 // A judge is Rules made ready to be asked often.
 type judge struct {
 	Rules
-	held []string // folded
+	held []holdOn
 }
+
+// A holdOn is a path that is held with all beneath it.
+type holdOn struct {
+	folded string
+	rule   string
+}
+
+const ruleLed = "files that the host runs later are held: configuration or a link leads to "
 
 // noHome is a home that has no places: they are in no root directory.
 const noHome = "/"
@@ -112,7 +124,12 @@ func newJudge(r Rules) *judge {
 	}
 	j := &judge{Rules: r}
 	for _, h := range r.Held {
-		j.held = append(j.held, places.Fold(h))
+		j.held = append(j.held, holdOn{places.Fold(h), "this box holds " + h})
+	}
+	if !r.Later {
+		for _, h := range r.Led {
+			j.held = append(j.held, holdOn{places.Fold(h), ruleLed + h})
+		}
 	}
 	return j
 }
@@ -144,19 +161,19 @@ func (j *judge) check(op Op, p string, whole bool, look Look) Verdict {
 	}
 	if len(j.held) > 0 {
 		folded := places.Fold(p)
-		for i, h := range j.held {
-			if places.Beneath(folded, h) {
-				return Verdict{Rule: "this box holds " + j.Held[i]}
+		for _, h := range j.held {
+			if places.Beneath(folded, h.folded) {
+				return Verdict{Rule: h.rule}
 			}
-			if places.Beneath(h, folded) && (whole || op == Remove || op == MoveAway) {
-				return Verdict{Rule: "this box holds " + j.Held[i] + ", which is beneath it"}
+			if places.Beneath(h.folded, folded) && (whole || op == Remove || op == MoveAway) {
+				return Verdict{Rule: h.rule + ", which is beneath it"}
 			}
 		}
 	}
 	if slices.Contains(j.Private, root) {
 		return j.checkPrivate(op, p, whole)
 	}
-	if j.Later {
+	if j.Later || slices.Contains(j.Copied, root) {
 		return Verdict{}
 	}
 	v := j.checkLater(op, root, p, whole, look)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -38,10 +39,10 @@ func layOut(t *testing.T, a *txtar.Archive) string {
 	return top
 }
 
-// TestExisting: the archives of testdata/existing. Their comments say what is found,
-// what is followed, or which words an error has.
-func TestExisting(t *testing.T) {
-	files, err := filepath.Glob("testdata/existing/*.txtar")
+// TestFollow: the archives of testdata/follow. Their comments say what is followed, or
+// which words an error has.
+func TestFollow(t *testing.T) {
+	files, err := filepath.Glob("testdata/follow/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -52,25 +53,18 @@ func TestExisting(t *testing.T) {
 		}
 		top := layOut(t, a)
 		r := Rules{Writable: []string{top + "/ws", top + "/more"}, Home: top + "/home"}
-		found, err := r.Existing(top + "/ws")
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+		followed, err := r.Follow(top+"/ws", top+"/etc/gitconfig", top+"/home/.gitconfig")
+		var got, want []string
+		for _, l := range followed {
+			got = append(got, "followed "+strings.TrimPrefix(l.Path, top+"/"))
 		}
-		followed, err := r.Follow(top + "/ws")
-		var got []string
-		for what, list := range map[string][]string{"existing": found, "followed": followed} {
-			for _, p := range list {
-				got = append(got, what+" "+strings.TrimPrefix(p, top+"/"))
-			}
-		}
-		var want []string
 		for line := range strings.Lines(string(a.Comment)) {
 			line = strings.TrimSpace(line)
 			if words, ok := strings.CutPrefix(line, "error "); ok {
 				if err == nil || !strings.Contains(err.Error(), words) {
 					t.Errorf("%s: %v, want %s", name, err, words)
 				}
-				err = nil
+				err, want = nil, got
 			} else if line != "" && line[0] != '#' {
 				want = append(want, line)
 			}
@@ -79,6 +73,10 @@ func TestExisting(t *testing.T) {
 		slices.Sort(want)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q, %v", name, got, want, err)
+		}
+		r.Later = true
+		if followed, err := r.Follow(top + "/ws"); err != nil || len(followed) > 0 {
+			t.Errorf("%s: where nothing is held, %v is, %v", name, followed, err)
 		}
 	}
 }
@@ -97,4 +95,15 @@ func FuzzSettings(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Configuration that would keep who reads it is an error, and not waited for.
+func TestFollowDoesNotWait(t *testing.T) {
+	top := layOut(t, txtar.Parse([]byte("-- ws/.git/HEAD --\n")))
+	if err := syscall.Mkfifo(top+"/ws/.git/config", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Rules{Writable: []string{top + "/ws"}}).Follow(top + "/ws"); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
 }

@@ -1,0 +1,73 @@
+package native
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"ringfence/internal/sandbox"
+)
+
+// written runs a script that ends well in a writable workspace, and returns what it
+// was denied.
+func written(t *testing.T, tier Tier, s sandbox.Spec, w string) (denied string, report sandbox.Report) {
+	t.Helper()
+	s.Workspace = sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}
+	box, err := tier.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(box.Stderr())
+	if exit, ended := box.Wait(); err != nil || ended != nil || exit.Status() != 0 {
+		t.Fatalf("%v %v %v: %s", exit, err, ended, out)
+	}
+	for _, d := range box.Denials() {
+		denied += d.Op + strings.TrimPrefix(d.Object, w) + "\n"
+	}
+	return denied, box.Report()
+}
+
+// Hooks that the configuration of a repository puts elsewhere are held there.
+func TestHooksElsewhereAreHeld(t *testing.T) {
+	for kind, tier := range kinds {
+		w := dir(t)
+		out, err := exec.Command("sh", "-c", `cd `+w+` && git init -q . && printf '[include]\n\tpath = ../conf\n' >>.git/config &&
+			mkdir tools tools/hooks && printf '[core]\n\thooksPath = tools/hooks\n' >conf && ln -s tools soft && git config core.fsmonitor soft/watch`).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		denied, report := written(t, tier, sh(`cd `+w+`
+			echo x >tools/hooks/pre-commit; echo x >>conf; mv tools other; rm soft; echo x >tools/watch; echo ok >tools/free; true`), w)
+		if want := "create/tools/hooks/pre-commit\nwrite/conf\nrename/tools\ndelete/soft\ncreate/tools/watch\n"; denied != want {
+			t.Errorf("%s: refused were %q, want %q", kind, denied, want)
+		}
+		if e := report.Evidence[layerHeld]; !strings.Contains(e, w+`/tools/hooks" (core.hookspath in `+w+"/conf)") {
+			t.Errorf("%s: the report does not say that it was followed: %s", kind, e)
+		}
+	}
+}
+
+// A file of the workspace that has another name elsewhere is not written, also where
+// nothing is held by its name.
+func TestSharedFileWhereLaterIsWritable(t *testing.T) {
+	for kind, tier := range kinds {
+		top := dir(t)
+		w, out := top+"/w", top+"/outside"
+		for _, err := range []error{os.Mkdir(w, 0o755), os.WriteFile(out, []byte("kept"), 0o666), os.Link(out, w+"/shared")} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := sh(`cd ` + w + `; echo x >shared; echo x >>shared; truncate -s 0 shared; echo later >.envrc; mkdir -p .git/hooks; echo x >.git/hooks/pre-commit`)
+		s.LaterWritable = true
+		denied, _ := written(t, tier, s, w)
+		if b, err := os.ReadFile(out); string(b) != "kept" {
+			t.Errorf("%s: a file outside is %q, %v", kind, b, err)
+		}
+		if strings.Contains(denied, ".envrc") || strings.Contains(denied, ".git") {
+			t.Errorf("%s: refused were %q", kind, denied)
+		}
+	}
+}

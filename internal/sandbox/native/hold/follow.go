@@ -1,0 +1,187 @@
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ringfence/internal/act/places"
+)
+
+const (
+	maxListed = 10_000 // entries of one directory that are looked at
+	maxLed    = 256    // paths that places and configuration lead to
+	maxParts  = 4_096  // components of a path, with those of links
+	// maxFollowed is how many links the kernel follows in one path (MAXSYMLINKS).
+	maxFollowed = 40
+)
+
+// A Led is a path in what is writable that something else leads to.
+type Led struct {
+	Path string
+	By   string // what leads there, for people: "core.hooksPath in /work/.git/config"
+}
+
+// Follow returns what leads elsewhere in what is writable, to be added to Rules.Led:
+// links at places of fixed position in root, and what the configuration of the
+// repositories that root is in, and has in it, tells git to run or to obey: directories
+// of hooks (core.hooksPath), attributes, templates, further configuration, and the
+// files that commands name. global are further files of configuration, which count for
+// all of them; all that conditions would include is included.
+//
+// It looks for repositories in two levels of directories, among the submodules and work
+// trees of those that it finds, and nowhere else; of commands it sees the words that
+// are paths as they stand. It runs nothing. An error names what cannot be held.
+func (r Rules) Follow(root string, global ...string) ([]Led, error) {
+	if r.Later {
+		return nil, nil
+	}
+	f := follower{judge: newJudge(r), seen: map[string]bool{}}
+	if err := f.places(root); err != nil {
+		return nil, err
+	}
+	f.git(root, global)
+	return f.found, f.err
+}
+
+// places adds what is behind each link in root that is held or on the way to something
+// held, and in those directories in it that are on the way.
+func (f *follower) places(root string) error {
+	roots := places.Roots{Home: f.judge.Home, Workspace: root}
+	var list func(dir string, depth int) error
+	list = func(dir string, depth int) error {
+		entries, err := readSome(dir)
+		if errors.Is(err, errNotDir) || depth > 0 && errors.Is(err, fs.ErrPermission) {
+			return nil // who may not list it does not follow what is in it
+		}
+		if err != nil {
+			return fmt.Errorf("looking for held files: %w", err)
+		}
+		for _, e := range entries {
+			p := filepath.Join(dir, e.Name())
+			_, held := roots.Held(p, false)
+			_, onWay := roots.Held(p, true)
+			if (held || onWay) && e.Type()&fs.ModeSymlink != 0 {
+				f.add(p, "the link "+p)
+			}
+			if onWay && !held && e.IsDir() && depth == 0 {
+				if err := list(p, 1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return list(root, 0)
+}
+
+func readSome(dir string) ([]fs.DirEntry, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxListed)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
+}
+
+// A follower gathers what things lead to.
+type follower struct {
+	judge *judge
+	found []Led
+	seen  map[string]bool
+	err   error
+
+	repositories map[string]bool // by their git directories
+	files        int             // of configuration, read so far
+	listed       int             // entries of directories, so far
+}
+
+// wrong remembers an error. The first one says enough: there will be no box.
+func (f *follower) wrong(err error) {
+	if f.err == nil {
+		f.err = fmt.Errorf("looking for held files: %w", err)
+	}
+}
+
+// add holds where name leads, and each link on the way, as far as they are writable.
+func (f *follower) add(name, by string) {
+	links, end := walk(name)
+	for _, p := range links {
+		if _, held := (places.Roots{Home: f.judge.Home, Workspace: f.judge.root(p)}).Held(p, true); !held {
+			f.hold(p, by)
+		}
+	}
+	f.hold(end, by)
+}
+
+func (f *follower) hold(p, by string) {
+	switch {
+	case f.seen[p] || f.judge.root(p) == "":
+	case f.above(p) != "":
+		f.wrong(fmt.Errorf("%s leads to %s; all of %s cannot be held: move what the host runs to a directory of its own", by, p, f.above(p)))
+	case len(f.found) == maxLed:
+		f.wrong(fmt.Errorf("more than %d paths are led to; give the box a smaller tree", maxLed))
+	default:
+		f.seen[p] = true
+		f.found = append(f.found, Led{Path: p, By: by})
+	}
+}
+
+// above returns a tree of the box that p is, or is above.
+func (f *follower) above(p string) string {
+	for _, w := range f.judge.Writable {
+		if places.Beneath(w, p) {
+			return w
+		}
+	}
+	return ""
+}
+
+// walk resolves a path component by component: the links on the way, by their own
+// paths, and where it ends. Of what is not there, the name is the end; with ".." in
+// it, the first part of it, so that it never is there.
+func walk(name string) (links []string, end string) {
+	at, rest := "/", filepath.ToSlash(name)
+	for range maxParts {
+		var first string
+		first, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		switch first {
+		case "":
+			return links, at
+		case ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		p := filepath.Join(at, first)
+		fi, err := os.Lstat(p)
+		switch {
+		case err != nil && strings.Contains("/"+rest+"/", "/../"):
+			return links, p
+		case err != nil:
+			return links, filepath.Join(p, rest)
+		case fi.Mode()&fs.ModeSymlink == 0:
+			at = p
+			continue
+		}
+		target, err := os.Readlink(p)
+		if err != nil || len(links) == maxFollowed {
+			return links, p
+		}
+		links = append(links, p)
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = target + "/" + rest
+	}
+	return links, at
+}
