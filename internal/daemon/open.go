@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"ringfence/internal/daemon/api"
@@ -32,9 +33,15 @@ const (
 )
 
 var (
-	verbForm      = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
-	principalForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}/[a-z0-9][a-z0-9._-]{0,63}$`)
-	serverForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	verbForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
+	})
+	principalForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}/[a-z0-9][a-z0-9._-]{0,63}$`)
+	})
+	serverForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	})
 )
 
 // startEntry is what the record says of a session before anything happens in it.
@@ -179,10 +186,10 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 // checkOpen holds a request against what a client may ask for, and returns the
 // real path of the workspace.
 func checkOpen(r api.OpenRequest) (string, error) {
-	if !principalForm.MatchString(r.Principal) {
+	if !principalForm().MatchString(r.Principal) {
 		return "", api.Errorf(api.CodeBadRequest, "%q is no principal: it is persona/agent, in lower case", r.Principal)
 	}
-	if r.Verb != "" && !verbForm.MatchString(r.Verb) {
+	if r.Verb != "" && !verbForm().MatchString(r.Verb) {
 		return "", api.Errorf(api.CodeBadRequest, "%q is no verb: it has small letters", r.Verb)
 	}
 	if r.Ask != api.AskDesk && r.Ask != api.AskNever && r.Ask != "" {
@@ -235,7 +242,7 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 	var entries []serverEntry
 	var notes []string
 	for _, in := range infos {
-		if !serverForm.MatchString(in.Name) {
+		if !serverForm().MatchString(in.Name) {
 			return nil, nil, nil, api.Errorf(api.CodeBadRequest, "%q is no name for a server: use letters, digits, - and _", in.Name)
 		}
 		if servers[in.Name] != nil {

@@ -1,5 +1,7 @@
 package inspect
 
+import "sync"
+
 // triggers is what stops the scan over a text: the first two bytes of every
 // shape and phrase, the latter in either case.
 type triggers struct {
@@ -15,7 +17,8 @@ func (t *triggers) set(p uint16) { t.bits[p/64] |= 1 << (p % 64) }
 
 func (t *triggers) has(p uint16) bool { return t.bits[p/64]&(1<<(p%64)) != 0 }
 
-var trigger = func() *triggers {
+// trigger is made when it is first needed: most starts of this program scan nothing.
+var trigger = sync.OnceValue(func() *triggers {
 	t := &triggers{shapes: map[uint16][]shape{}, specials: map[uint16][]special{}, phrases: map[uint16][]phrase{}}
 	for _, s := range shapes {
 		p := pair(s.prefix[0], s.prefix[1])
@@ -37,7 +40,7 @@ var trigger = func() *triggers {
 		}
 	}
 	return t
-}()
+})
 
 func cases(b byte) []byte {
 	if 'a' <= b && b <= 'z' {
@@ -49,7 +52,7 @@ func cases(b byte) []byte {
 // shapes makes the one pass over a text that finds tokens and signs.
 func (s *scan) shapes(v view) {
 	s.noEnd = 0
-	text := v.text
+	text, trigger := v.text, trigger()
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c < ' ' || c == 0x7f:
@@ -75,7 +78,7 @@ func (s *scan) shapes(v view) {
 // at looks for what begins at text[i]; if it is a token, it returns its end.
 func (s *scan) at(v view, i int) (end int, ok bool) {
 	p := pair(v.text[i], v.text[i+1])
-	for _, sh := range trigger.shapes[p] {
+	for _, sh := range trigger().shapes[p] {
 		if !hasPrefix(v.text[i:], sh.prefix) {
 			continue
 		}
@@ -84,7 +87,7 @@ func (s *scan) at(v view, i int) (end int, ok bool) {
 			return end, true
 		}
 	}
-	for _, sp := range trigger.specials[p] {
+	for _, sp := range trigger().specials[p] {
 		if !hasPrefix(v.text[i:], sp.prefix) {
 			continue
 		}
@@ -96,7 +99,7 @@ func (s *scan) at(v view, i int) (end int, ok bool) {
 	if !s.signs {
 		return 0, false
 	}
-	for _, ph := range trigger.phrases[p] {
+	for _, ph := range trigger().phrases[p] {
 		if end, ok := hasPhrase(v.text, i, ph); ok {
 			s.sign(mapped(i, end, v.steps), Injection, "addresses-the-model")
 			break

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Secret is a value that must not be seen.
@@ -33,7 +34,9 @@ const (
 // that can.
 var ErrSecret = errors.New("secret cannot be looked for")
 
-var nameForm = regexp.MustCompile(`^[a-z0-9._-]{1,64}$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9._-]{1,64}$`)
+})
 
 // New returns an inspector that knows secrets. The values are copied. The
 // error, ErrSecret, names the secret and not its value.
@@ -44,7 +47,7 @@ func New(secrets []Secret) (*Inspector, error) {
 	in := &Inspector{}
 	for _, s := range secrets {
 		switch {
-		case !nameForm.MatchString(s.Name):
+		case !nameForm().MatchString(s.Name):
 			return nil, fmt.Errorf("%w: name %q: want 1 to 64 of a-z 0-9 . _ -", ErrSecret, s.Name)
 		case len(s.Value) < minSecret || len(s.Value) > maxSecret:
 			return nil, fmt.Errorf("%w: %s has %d bytes, want %d to %d", ErrSecret, s.Name, len(s.Value), minSecret, maxSecret)
@@ -77,7 +80,7 @@ func forms(value []byte) []form {
 	add(strings.ToUpper(hex.EncodeToString(value)))
 	for _, esc := range []string{url.QueryEscape(v), url.PathEscape(v)} {
 		add(esc)
-		add(lowerPercent.ReplaceAllStringFunc(esc, strings.ToLower))
+		add(lowerPercent().ReplaceAllStringFunc(esc, strings.ToLower))
 	}
 	add(html.EscapeString(v))
 	if quoted, err := json.Marshal(v); err == nil {
@@ -98,7 +101,9 @@ func forms(value []byte) []form {
 	return fs
 }
 
-var lowerPercent = regexp.MustCompile(`%[0-9A-F]{2}`)
+var lowerPercent = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`%[0-9A-F]{2}`)
+})
 
 // A matcher finds any of many patterns of at least minSecret bytes in one pass.
 // It looks at the eight bytes that end at each position: a bit set rejects

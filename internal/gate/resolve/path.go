@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"ringfence/internal/act/weburl"
@@ -45,7 +46,9 @@ func (v View) place(text, base string) (place, error) {
 }
 
 // variable matches a first component that many programs replace by a variable.
-var variable = regexp.MustCompile(`^(\$[A-Z_][A-Z0-9_]*|\$\{[^/}]*\}|%[A-Za-z_()0-9]+%)(/|$)`)
+var variable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\$[A-Z_][A-Z0-9_]*|\$\{[^/}]*\}|%[A-Za-z_()0-9]+%)(/|$)`)
+})
 
 // absolute makes text an absolute path, without following links.
 func (v View) absolute(text, base string) (string, error) {
@@ -68,7 +71,7 @@ func (v View) absolute(text, base string) (string, error) {
 		return v.Home + text[1:], nil
 	case text[0] == '~':
 		return "", bad(`write the path out, or begin it with "~/" for your own home`, "names the home of somebody else")
-	case variable.MatchString(text):
+	case variable().MatchString(text):
 		return "", bad("write the path out", "begins with a variable, which is not replaced here")
 	}
 	if !strings.HasPrefix(base, "/") {

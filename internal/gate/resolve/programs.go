@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // harmlessVariables may be set for one command.
@@ -283,8 +284,12 @@ func checkGitCommand(name string, args []string) error {
 // The parts of a sed script that matter: the command e, and the substitution
 // whose last delimiter its flags follow.
 var (
-	sedRuns        = regexp.MustCompile(`(^|[0-9$/|!,;{}\s])e(\s|$)`)
-	sedSubstitutes = regexp.MustCompile(`(?:^|[0-9$/!,;{}\s])s([^A-Za-z0-9\s\\])`)
+	sedRuns = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(^|[0-9$/|!,;{}\s])e(\s|$)`)
+	})
+	sedSubstitutes = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:^|[0-9$/!,;{}\s])s([^A-Za-z0-9\s\\])`)
+	})
 )
 
 // checkSed refuses scripts with the command e or the flag e, which run programs,
@@ -293,10 +298,10 @@ var (
 func checkSed(argv []string) error {
 	for _, a := range argv[1:] {
 		refuse := bad("", "runs sed with %q, which could run a program or write a file", a)
-		if sedRuns.MatchString(a) {
+		if sedRuns().MatchString(a) {
 			return refuse
 		}
-		m := sedSubstitutes.FindStringSubmatch(a)
+		m := sedSubstitutes().FindStringSubmatch(a)
 		if m == nil {
 			continue
 		}

@@ -263,7 +263,7 @@ func (t *tool) hints(def map[string]any) (strangers bool) {
 	}
 	about, _ := def["description"].(string)
 	reaches := t.does&(fetches|sends) != 0 || says("openWorldHint", true) ||
-		slices.ContainsFunc(t.words, func(w string) bool { return webWords[w] }) || speaksOfWeb.MatchString(clip(about, maxText))
+		slices.ContainsFunc(t.words, func(w string) bool { return webWords[w] }) || speaksOfWeb().MatchString(clip(about, maxText))
 	named := false // where to
 	for _, a := range t.args {
 		strangers = strangers || a.Role == policy.RoleURL || a.Role == policy.RoleHost

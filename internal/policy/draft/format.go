@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"ringfence/internal/policy"
 )
@@ -78,7 +79,9 @@ func encode(v any) string {
 }
 
 // packageForm is the name of an npm or PyPI package.
-var packageForm = regexp.MustCompile(`^(@[a-z0-9~][a-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*$`)
+var packageForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(@[a-z0-9~][a-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*$`)
+})
 
 // PackageOf returns the package that argv runs, without its version: the one in
 // whose folder of node_modules its program or script is, or the one that a program
@@ -126,7 +129,7 @@ func wellFormed(spec string) string {
 	if at := strings.LastIndexByte(spec, '@'); at > 0 {
 		spec = spec[:at]
 	}
-	if len(spec) > 214 || !packageForm.MatchString(spec) {
+	if len(spec) > 214 || !packageForm().MatchString(spec) {
 		return ""
 	}
 	return spec

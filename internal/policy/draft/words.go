@@ -3,6 +3,7 @@ package draft
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"ringfence/internal/policy"
@@ -80,15 +81,25 @@ var (
 // reaches beyond this machine.
 var (
 	webWords    = words(`web internet online http https website api cloud remote url`)
-	speaksOfWeb = regexp.MustCompile(`(?i)\b(web|internet|online|https?|website|api|cloud|remote|urls?)\b`)
+	speaksOfWeb = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\b(web|internet|online|https?|website|api|cloud|remote|urls?)\b`)
+	})
 )
 
 // What descriptions say that names do not.
 var (
-	aboutPath    = regexp.MustCompile(`\bpaths?\b|\bfile ?names?\b|\b(name|location)s? of (a|an|the) ([a-z]+ )?(file|directory|folder)`)
-	aboutURL     = regexp.MustCompile(`\bur[li]s?\b`)
-	aboutEmail   = regexp.MustCompile(`\be-?mail address|\brecipients?\b`)
-	aboutCommand = regexp.MustCompile(`\bshell command|\bcommand line\b|\bcommands? to (run|execute)`)
+	aboutPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\bpaths?\b|\bfile ?names?\b|\b(name|location)s? of (a|an|the) ([a-z]+ )?(file|directory|folder)`)
+	})
+	aboutURL = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\bur[li]s?\b`)
+	})
+	aboutEmail = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\be-?mail address|\brecipients?\b`)
+	})
+	aboutCommand = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\bshell command|\bcommand line\b|\bcommands? to (run|execute)`)
+	})
 )
 
 // formats are formats of JSON Schema, and those that servers made up.
@@ -302,13 +313,13 @@ func byWords(l leaf) sense {
 	const why = "only its description says so"
 	told := sense{role: policy.RolePlain}
 	switch {
-	case aboutCommand.MatchString(l.about):
+	case aboutCommand().MatchString(l.about):
 		told = sense{policy.RoleCommand, why}
-	case aboutPath.MatchString(l.about):
+	case aboutPath().MatchString(l.about):
 		told = sense{policy.RolePath, why}
-	case aboutURL.MatchString(l.about):
+	case aboutURL().MatchString(l.about):
 		told = sense{policy.RoleURL, why}
-	case aboutEmail.MatchString(l.about):
+	case aboutEmail().MatchString(l.about):
 		told = sense{policy.RoleRecipient, why}
 	}
 	if told.role == policy.RolePlain || l.closed {
