@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 
 	"ringfence/internal/launch"
@@ -15,17 +17,59 @@ func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec san
 	if !wanted {
 		return s.launch(ctx, o, spec)
 	}
+	if o.Tier.Name() == sandbox.TierNone {
+		return 0, &exitError{
+			code: codeNotBuilt, err: errors.New("nothing keeps a command from the workspace without a box, so there is nothing to review"),
+			hint: "nothing was run; use --tier native or --tier container",
+		}
+	}
 	home, person, err := reviewHomes()
 	if err != nil {
 		return 0, err
 	}
-	r, err := review.New(review.Options{Home: home, Person: person, Workspace: spec.Workspace.Path, Session: session})
+	workspace, err := filepath.EvalSymlinks(spec.Workspace.Path)
 	if err != nil {
 		return 0, errors.Join(sandbox.ErrNotBuilt, err)
 	}
-	spec.Workspace.Upper, spec.Workspace.Work = r.Upper, r.Work
+	r, err := review.New(review.Options{Home: home, Person: person, Workspace: workspace, Session: session})
+	if err != nil {
+		return 0, errors.Join(sandbox.ErrNotBuilt, err)
+	}
+	o.Tier = reviewed{o.Tier, r, func(because error) error {
+		s.say("the workspace is copied for the review: %v", because)
+		return r.Copy(ctx, because)
+	}}
 	status, err := s.launch(ctx, o, spec)
 	return status, errors.Join(err, s.endReview(r))
+}
+
+// reviewed is a tier whose boxes work on what r keeps: an overlay, or where the tier
+// has none, a copy of the workspace.
+type reviewed struct {
+	sandbox.Tier
+	r    *review.Review
+	copy func(because error) error
+}
+
+// Start implements [sandbox.Tier].
+func (t reviewed) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Box, error) {
+	w := &spec.Workspace
+	if w.Mode != sandbox.ReadWrite {
+		return nil, fmt.Errorf("%w: the workspace cannot be changed in a box of this profile, so there is nothing to review; use --profile agent", sandbox.ErrNotBuilt)
+	}
+	if w.Path != t.r.Workspace {
+		return nil, fmt.Errorf("%w: the review is of %s, but what was decided on is %s", sandbox.ErrNotBuilt, t.r.Workspace, w.Path)
+	}
+	w.Upper, w.Work = t.r.Upper, t.r.Work
+	b, err := t.Tier.Start(ctx, spec)
+	if !errors.Is(err, sandbox.ErrNoOverlay) {
+		return b, err
+	}
+	if err := t.copy(err); err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+	}
+	w.Upper, w.Work, w.Copied = "", "", t.r.Copied
+	return t.Tier.Start(ctx, spec)
 }
 
 // summaryChanges is how many changes are told of when a box has ended.
@@ -42,7 +86,7 @@ func (s *streams) endReview(r *review.Review) error {
 		return err
 	}
 	var text strings.Builder
-	text.WriteString(plural(uint64(len(all)), "change waits", "changes wait") + " in review " + r.ID + "; the workspace is as it was\n")
+	text.WriteString(plural(uint64(len(all)), "change waits", "changes wait") + " in review " + r.ID + " (" + r.How() + "); the workspace is as it was\n")
 	for i, c := range all {
 		if i == summaryChanges {
 			text.WriteString("  … and " + plural(uint64(len(all)-i), "more", "more") + ": ringfence review list " + r.ID + "\n")

@@ -113,7 +113,7 @@ func TestEndReview(t *testing.T) {
 		t.Fatal(err)
 	}
 	for changes, want := range map[int]string{
-		0: `^$`, 1: `(?s)^ringfence: 1 change waits in review (r-\w+); .*f0.*review diff r-\w+\n.*review apply r-\w+\n.*review discard r-\w+\n$`,
+		0: `^$`, 1: `(?s)^ringfence: 1 change waits in review (r-\w+) \(overlay\); .*f0.*review diff r-\w+\n.*review apply r-\w+\n.*review discard r-\w+\n$`,
 		22: `(?s)22 changes wait .* … and 2 more: ringfence review list`,
 	} {
 		r, err := review.New(review.Options{Home: root + "/home", Workspace: root})

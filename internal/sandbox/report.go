@@ -29,6 +29,7 @@ const (
 	LayerVirtualMachine   = "virtual-machine"
 	LayerSeatbelt         = "seatbelt"
 	LayerJobObject        = "job-object"
+	LayerWorkspace        = "workspace" // it is not the live tree: "workspace=overlay", "workspace=copy"
 )
 
 // A Report says which layers of confinement are in force. Every record carries

@@ -56,13 +56,34 @@ type Workspace struct {
 	// LaterWritable is then about other trees: what runs later is held back when the
 	// changes are applied. Held holds as ever.
 	Upper, Work string
+	// Copied is a directory with a copy of the tree at Path, "" for the live tree: the
+	// box has that copy in place of the tree. Where a tier has no file tree of its own,
+	// the box works in the copy where it lies, and what the Spec names in the tree is
+	// that in the copy. Only with Mode ReadWrite, and without Upper and Work.
+	// LaterWritable is as with these.
+	Copied string
+}
+
+// InCopy returns where path lies, if it is in a workspace that is a copy, else path.
+func (w Workspace) InCopy(path string) string {
+	if rest, ok := strings.CutPrefix(path, w.Path); ok && w.Copied != "" && (rest == "" || rest[0] == '/') {
+		return w.Copied + rest
+	}
+	return path
 }
 
 // An Ability is something that not every tier can do, and that a Spec may ask for.
 type Ability uint8
 
-// Overlays is the ability to build a box whose workspace is an overlay.
-const Overlays Ability = iota + 1
+// The abilities.
+const (
+	Overlays Ability = iota + 1 // a box whose workspace is an overlay
+	Copies                      // one whose workspace is a copy
+)
+
+// ErrNoOverlay is wrapped, beside ErrNotBuilt, by an error of Start when the workspace
+// cannot be an overlay there, and the tier can do with a copy of it.
+var ErrNoOverlay = errors.New("the workspace cannot be an overlay here")
 
 // A Spec says what a box may see and do. Paths are absolute, clean, and the same
 // inside the box as outside; those that do not exist when the box is built are an
@@ -214,7 +235,13 @@ const (
 // accept. Every Start calls it.
 func (s Spec) Validate(can ...Ability) error {
 	if s.Workspace.Upper+s.Workspace.Work != "" && !slices.Contains(can, Overlays) {
+		if slices.Contains(can, Copies) {
+			return fmt.Errorf("spec: %w: this kind of box has none", ErrNoOverlay)
+		}
 		return errors.New("spec: the workspace is an overlay, which this kind of box cannot have")
+	}
+	if s.Workspace.Copied != "" && !slices.Contains(can, Copies) {
+		return errors.New("spec: the workspace is a copy, which this kind of box cannot have")
 	}
 	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkLimits} {
 		if err := check(); err != nil {
@@ -310,6 +337,15 @@ func (s Spec) checkPaths() error {
 }
 
 func (w Workspace) checkOverlay() error {
+	within := func(p, dir string) bool { return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
+	if w.Copied != "" {
+		if err := checkPath("copy of the workspace", w.Copied); err != nil {
+			return err
+		}
+		if w.Mode != ReadWrite || w.Upper+w.Work != "" || w.Copied != w.Path && (within(w.Copied, w.Path) || within(w.Path, w.Copied)) {
+			return fmt.Errorf("spec: a copy is for a workspace that may be changed, is no overlay, and does not lie in it: %q", w.Copied)
+		}
+	}
 	if w.Upper+w.Work == "" {
 		return nil
 	}
@@ -318,7 +354,6 @@ func (w Workspace) checkOverlay() error {
 			return err
 		}
 	}
-	within := func(p, dir string) bool { return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
 	layers := filepath.Dir(w.Upper)
 	switch {
 	case w.Mode != ReadWrite:

@@ -272,6 +272,9 @@ func (j *judge) mounts() {
 		}
 	}
 	j.enforced(LayerMounts, fmt.Sprintf("%d of the Spec, each with the device and inode of what it names; /tmp noexec,nosuid,nodev; no others", len(j.p.mounts)))
+	if j.p.copy != "" {
+		j.enforced(sandbox.LayerWorkspace+"=copy", j.p.copyEvidence())
+	}
 }
 
 // mount judges one of the plan's.

@@ -18,11 +18,18 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 	case sandbox.ReadOnly:
 		s.ReadOnly = append([]string{s.Workspace.Path}, s.ReadOnly...)
 	case sandbox.ReadWrite:
-		s.ReadWrite = append([]string{s.Workspace.Path}, s.ReadWrite...)
+		if s.Workspace.Copied == "" {
+			s.ReadWrite = append([]string{s.Workspace.Path}, s.ReadWrite...)
+		}
 	case sandbox.NoAccess:
 	}
 	if s.Egress != "" {
 		s.ReadOnly = append(slices.Clone(s.ReadOnly), s.Egress)
+	}
+	if s.Workspace.Copied != "" {
+		if err := p.copied(&s); err != nil {
+			return err
+		}
 	}
 	if len(s.ReadWrite) > 0 && !s.LaterWritable {
 		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: take it read-only, allow files that run later to be changed, or use the tier native", s.ReadWrite[0])
@@ -60,6 +67,28 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 		}
 	}
 	return p.checkNames(e)
+}
+
+// copied shows a copy of the workspace in its place, and makes what s denies and holds
+// there that in the copy. Nothing of the copy is run before it was looked at.
+func (p *plan) copied(s *sandbox.Spec) error {
+	w := s.Workspace
+	source, err := filepath.EvalSymlinks(w.Copied)
+	if err != nil {
+		return fmt.Errorf("making the copy of the workspace visible: %w", err)
+	}
+	w.Copied, p.copy, p.copyAt = source, source, w.Path
+	for _, list := range []*[]string{&s.Denied, &s.Held} {
+		*list = slices.Clone(*list)
+		for i, path := range *list {
+			(*list)[i] = w.InCopy(path)
+		}
+	}
+	return p.add(source, w.Path, false)
+}
+
+func (p *plan) copyEvidence() string {
+	return fmt.Sprintf("what is mounted at %s is %s", p.copyAt, p.copy)
 }
 
 // show adds path, with its links resolved, at its own name.

@@ -24,6 +24,8 @@ type plan struct {
 	wall     time.Duration
 	limits   limits
 	dir      string
+	// Where the workspace is a copy: where it lies, and where it is in the container.
+	copy, copyAt string
 }
 
 // A mount shows a file or tree of ours in the container, or something empty in its

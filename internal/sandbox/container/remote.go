@@ -39,6 +39,10 @@ func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, bo
 		return err
 	}
 	b.report.Image = image
+	if p.copy != "" {
+		b.report.Inferred = append(b.report.Inferred, sandbox.LayerWorkspace+"=copy")
+		b.report.Evidence[sandbox.LayerWorkspace] = p.copyEvidence()
+	}
 	there, err := e.hasFile(setUp, b.id, s.Argv[0])
 	if err != nil {
 		return err

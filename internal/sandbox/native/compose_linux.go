@@ -87,8 +87,8 @@ func holdingOf(s sandbox.Spec, v *view, who person) (holding, error) {
 	for _, n := range v.sorted() {
 		if n.kind == kindBind && n.write {
 			h.writable = append(h.writable, n.path)
-			live = live || n.upper == "" // an overlay changes nothing before it is applied
-			if n.upper != "" {
+			live = live || n.path != v.aside // an overlay changes nothing before it is applied
+			if n.path == v.aside {
 				h.copied = append(h.copied, n.path)
 			}
 		}

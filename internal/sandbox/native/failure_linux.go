@@ -43,5 +43,8 @@ func stageFailure(payload []byte, s sandbox.Spec) error {
 		// container hides parts of /proc: then nobody in it mounts another.
 		return fmt.Errorf("%w: %w: %w", sandbox.ErrNotBuilt, errNoUserNamespaces, err)
 	}
+	if overlayFailed(f.step, s.Workspace) {
+		return fmt.Errorf("%w: %w", sandbox.ErrNoOverlay, notBuilt(f.step, err))
+	}
 	return notBuilt(f.step, err)
 }

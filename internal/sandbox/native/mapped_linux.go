@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sandbox"
 )
 
 // mountOutside makes the mounts that the stage cannot make: those whose files must
@@ -23,13 +25,16 @@ func (b *builder) mountOutside() error {
 			continue
 		}
 		tree, err := mapped(*n, ns)
+		if err != nil && n.upper != "" {
+			err = fmt.Errorf("%w: %w", sandbox.ErrNoOverlay, err)
+		}
 		if err != nil {
 			return err
 		}
 		n.fd = b.sendMount(tree)
 		layers, err := mapLayers(*n, ns)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", sandbox.ErrNoOverlay, err)
 		}
 		if layers >= 0 {
 			n.layers = b.sendMount(layers)

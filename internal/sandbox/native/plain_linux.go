@@ -64,7 +64,7 @@ func howToNamespaces() string {
 func (b *builder) thinkPlain(p *plan, v *view) error {
 	lack := func(what string) error { return &lackError{what, b.because} }
 	if b.spec.Workspace.Upper != "" {
-		return lack("an overlay as the workspace")
+		return fmt.Errorf("%w: %w", sandbox.ErrNoOverlay, lack("an overlay as the workspace"))
 	}
 	switch b.spec.Network {
 	case sandbox.NetworkNone:

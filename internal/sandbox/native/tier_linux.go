@@ -41,7 +41,7 @@ var stageEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 var errNoUserNamespaces = errors.New("user namespaces are not to be had")
 
 func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
-	if err := s.Validate(sandbox.Overlays); err != nil {
+	if err := s.Validate(sandbox.Overlays, sandbox.Copies); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
 	b := &builder{spec: s, fault: t.fault, box: newBox(s, t.fault.stage)}
@@ -50,6 +50,7 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 		because := err
 		b = &builder{spec: s, fault: t.fault, plain: true, because: because, box: newBox(s, t.fault.stage)}
 		b.box.plain = true
+		b.do("the copy of the workspace", b.inCopy)
 		err = b.build(ctx)
 	}
 	if err != nil {

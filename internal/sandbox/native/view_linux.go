@@ -18,6 +18,7 @@ type view struct {
 	// named are the paths that the Spec lists, resolved, and what it says of them.
 	// What it names wins over what every box has.
 	named map[string]sandbox.Mode
+	aside string // the workspace, where it is not the live tree
 }
 
 // base is what every box has of the host, read-only, where it exists. A symbolic
@@ -110,11 +111,8 @@ func (v *view) addNamed(s sandbox.Spec) error {
 		if err := v.name(real, e.mode); err != nil {
 			return fmt.Errorf("%s %s: %w", e.what, e.path, err)
 		}
-		if w := s.Workspace; w.Upper != "" && e.what == "workspace" {
-			n := v.nodes[real]
-			n.upper, n.work = w.Upper, w.Work
-			v.nodes[real] = n
-			if err := checkOverlay(n); err != nil {
+		if e.what == "workspace" {
+			if err := v.apart(s.Workspace, real); err != nil {
 				return fmt.Errorf("%s %s: %w", e.what, e.path, err)
 			}
 		}
