@@ -69,3 +69,47 @@ func TestOpenNetwork(t *testing.T) {
 		t.Errorf("names are %q, want %q", got.Stdout, hosts)
 	}
 }
+
+// squatter binds what is without a file, by itself and by turns with what is allowed.
+const squatter = `
+import ctypes, os, socket, struct, threading
+def tried(name, what):
+    try: what(); print(name, "ok")
+    except OSError as e: print(name, e.strerror)
+tried("abstract", lambda: socket.socket(socket.AF_UNIX).bind("\0ringfence-squat-%d" % os.getpid()))
+tried("automatic", lambda: socket.socket(socket.AF_UNIX).bind(""))
+tried("inet", lambda: socket.socket().bind(("127.0.0.1", 0)))
+l = socket.socket(socket.AF_UNIX)
+tried("file", lambda: l.bind("/tmp/s"))
+tried("elsewhere", lambda: socket.socket(socket.AF_UNIX).bind("/usr/s"))
+l.listen()
+tried("connect", lambda: socket.socket(socket.AF_UNIX).connect("/tmp/s"))
+tried("names", lambda: socket.getaddrinfo("localhost", 80))
+libc = ctypes.CDLL(None, use_errno=True)
+name = b"\0ringfence-race"
+inet = struct.pack("=HH", socket.AF_INET, 0) + bytes([127, 0, 0, 1]) + bytes(8)
+unix = struct.pack("=H", socket.AF_UNIX) + name
+memory = ctypes.create_string_buffer(inet, len(unix) + 16)
+a, b = socket.socket(), socket.socket(socket.AF_UNIX)
+slot, over = os.dup(a.fileno()), False
+def flip():
+    while not over:
+        ctypes.memmove(memory, unix, len(unix)); os.dup2(b.fileno(), slot)
+        ctypes.memmove(memory, inet, len(inet)); os.dup2(a.fileno(), slot)
+t = threading.Thread(target=flip); t.start()
+for _ in range(300): libc.bind(slot, memory, len(inet))
+over = True; t.join()
+print("race", repr(b.getsockname()))
+`
+
+// The names without a file of a machine whose network a box was given are not to be had:
+// others on the machine would find the box in the place of a service.
+func TestOpenNetworkTakesNoNames(t *testing.T) {
+	needPython(t)
+	s := sandbox.Spec{Argv: []string{"/usr/bin/python3", "-c", squatter}, Profile: sandbox.ProfileServer, Network: sandbox.NetworkOpen}
+	out := watch(t, full(), s)
+	want := "abstract Permission denied\nautomatic Permission denied\ninet ok\nfile ok\nelsewhere Permission denied\nconnect ok\nnames ok\nrace ''\n"
+	if string(out.Stdout) != want {
+		t.Errorf("%q, want %q; %s", out.Stdout, want, out.Stderr)
+	}
+}

@@ -110,6 +110,12 @@ func connectTo(fd int, a []byte) unix.Errno {
 	return e
 }
 
+// bindTo is bind(2) with a sockaddr as it is in memory.
+func bindTo(fd int, a []byte) unix.Errno {
+	_, _, e := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(len(a)))
+	return e
+}
+
 // sendTimeout is SO_SNDTIMEO of a socket.
 func sendTimeout(fd int) (unix.Timeval, error) {
 	var tv unix.Timeval

@@ -157,7 +157,7 @@ func (w *worker) socket(number int32) (int, unix.Errno) {
 
 const ruleService = "a service that was not started in this box listens at this socket, which is the host's; start one in the box, in a directory of its own such as /tmp"
 
-// ruleAbstract says why an abstract socket is not connected to.
+// ruleAbstract says why an abstract socket is not connected to, nor made.
 const ruleAbstract = "abstract sockets are those of this machine, whose network the box was given"
 
 // connect performs connect(2). It is never passed on: what is at a descriptor and in
@@ -302,11 +302,11 @@ func (w *worker) await(c connecting) {
 // knows again. Anything else is passed on: Landlock lets a program make none there.
 func (w *worker) bind(number int32, at uint64, size int) answer {
 	a, e := w.address(at, size)
-	if e != 0 {
-		return pass
+	if w.shared {
+		return w.bindShared(number, a, e)
 	}
 	path := named(a)
-	if path == "" {
+	if e != 0 || path == "" {
 		return pass
 	}
 	dirfd, rest := w.through(path)
@@ -317,11 +317,53 @@ func (w *worker) bind(number int32, at uint64, size int) answer {
 	if s.base == "" || !w.inside(s.real) {
 		return pass
 	}
-	mask, e := w.umask(opening{flags: unix.O_CREAT})
+	fd, e := w.socket(number)
+	if e != 0 {
+		return refuse(e)
+	}
+	return w.bindAt(fd, s, path)
+}
+
+// bindShared performs bind(2) where names without a file are those of the machine, on
+// which others would find the box in the place of a service. It passes on nothing: what
+// is in memory, and which socket it is, may change.
+func (w *worker) bindShared(number int32, a []byte, e unix.Errno) answer {
 	if e != 0 {
 		return refuse(e)
 	}
 	fd, e := w.socket(number)
+	if e != 0 {
+		return refuse(e)
+	}
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	switch {
+	case err != nil:
+		return result(err)
+	case family != unix.AF_UNIX:
+		return refuse(bindTo(fd, a))
+	case len(a) < familySize || !isUnix(a):
+		return refuse(unix.EINVAL)
+	}
+	path := named(a)
+	if path == "" {
+		w.denials.add(Make, "@"+string(a[min(len(a), familySize+1):]), ruleAbstract)
+		return refuse(unix.EACCES)
+	}
+	dirfd, rest := w.through(path)
+	s, e := w.parent(dirfd, rest)
+	if e != 0 {
+		return refuse(e)
+	}
+	st, err := facts(s.dir, "")
+	if err != nil || s.base == "" || !w.inside(s.real) && !w.services.private[[2]uint32{st.Dev_major, st.Dev_minor}] {
+		return refuse(unix.EACCES)
+	}
+	return w.bindAt(fd, s, path)
+}
+
+// bindAt binds fd to s, if the rules allow it and nothing is there.
+func (w *worker) bindAt(fd int, s spot, path string) answer {
+	mask, e := w.umask(opening{flags: unix.O_CREAT})
 	if e != 0 {
 		return refuse(e)
 	}
