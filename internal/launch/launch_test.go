@@ -169,7 +169,7 @@ type begun struct{ *world }
 
 func (b begun) Prepare(sandbox.Spec) sandbox.Prepared {
 	b.note("begin")
-	return prepared{b.world}
+	return prepared(b)
 }
 
 type prepared struct{ *world }
