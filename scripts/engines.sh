@@ -7,19 +7,36 @@
 #   RINGFENCE_TEST_DOCKER   the API socket of a dockerd that is ours alone
 #   RINGFENCE_TEST_PODMAN   the same of a podman
 #   RINGFENCE_TEST_IMAGE    an image that both have: a static busybox
+#   RINGFENCE_TEST_DEBIAN   another: Debian, with the programs of honest work
 #
 # Data, sockets and pid files are in one temporary directory; nothing of an engine
 # that this machine already has is touched, and neither is its network. Engines
-# that are set already are used as they are. What is started here ends with
-# COMMAND, or when this script is killed; what was left all the same is removed by
-# the next run.
+# that are set already are used as they are, with the images that are set. What is
+# started here ends with COMMAND, or when this script is killed; what was left all
+# the same is removed by the next run. The files of the Debian image are made by
+# debootstrap once (a minute or two, 0.7 GB) and kept in
+# ${XDG_CACHE_HOME:-~/.cache}/ringfence-tests.
 #
 # What cannot be started is named, and its suites are skipped; with CI=true it is
 # an error. Needs root.
 set -euo pipefail
 
 image=localhost/ringfence-test:1
+debian=localhost/ringfence-debian:1
 missing=()
+
+# What is in the Debian image. The suite, because cases name versions.
+suite=bookworm
+packages=bash,bsdutils,gcc,git,golang-go,libc6-dev,make,nodejs,perl,postgresql-15,python3,sqlite3,tmux
+
+# What is taken out of it: documents, and parts of compilers that no case runs.
+without=(
+	'dev/*' 'var/cache/apt/*' 'var/lib/apt/lists/*' 'var/lib/postgresql/*' 'var/log/*'
+	usr/share/doc usr/share/i18n usr/share/info usr/share/locale usr/share/man
+	'usr/bin/*-lto-dump-*' 'usr/lib/gcc/*/*/lto1' 'usr/lib/*/libLLVM-*' 'usr/lib/*/libz3.so*'
+	'usr/lib/go-*/pkg/linux_*/cmd' 'usr/share/go-*/api' 'usr/share/go-*/misc' 'usr/share/go-*/src/cmd' 'usr/share/go-*/test'
+)
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/ringfence-tests
 
 # apt PACKAGE… installs Debian packages where it may.
 apt() {
@@ -37,6 +54,7 @@ install_missing() {
 	[ -x /usr/libexec/podman/catatonit ] || want+=(catatonit)
 	busybox >/dev/null || want+=(busybox-static)
 	command -v setpriv >/dev/null || want+=(util-linux)
+	[ -e "$(debian_archive)" ] || command -v debootstrap >/dev/null || want+=(debootstrap)
 	[ ${#want[@]} = 0 ] || apt "${want[@]}" || true
 }
 
@@ -96,7 +114,7 @@ clear_away() {
 # clear_stale removes what runs that were killed have left.
 clear_stale() {
 	local dir owner
-	for dir in "${TMPDIR:-/tmp}"/ringfence-engines.*; do
+	for dir in "${TMPDIR:-/tmp}"/rf-engines.*; do
 		if [ -f "$dir/owner" ] && [ -O "$dir/owner" ] && read -r owner <"$dir/owner" && [ ! -d "/proc/$owner" ]; then
 			clear_away "$dir"
 		fi
@@ -118,8 +136,81 @@ root_archive() {
 	tar -C "$root" -cf "$dir/root.tar" .
 }
 
+# debian_archive prints where the files of the Debian image are kept, by what is in it.
+debian_archive() {
+	echo "$cache/debian-$(echo "$suite $packages ${without[*]}" | cksum | tr ' ' -).tar"
+}
+
+# mirror prints where this machine has Debian's packages from.
+mirror() {
+	local m=
+	if command -v apt-get >/dev/null; then
+		# shellcheck disable=SC2016 # it is apt-get that fills this in
+		m=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" 'Component: main' 2>/dev/null | head -n 1)
+	fi
+	echo "${m:-http://deb.debian.org/debian}"
+}
+
+# keep_debian makes the archive, if it is not there.
+keep_debian() {
+	local archive temp http_proxy=${http_proxy:-}
+	archive=$(debian_archive)
+	[ ! -e "$archive" ] || return 0
+	command -v debootstrap >/dev/null || return 1
+	echo "engines: making a Debian tree, which takes a minute or two" >&2
+	eval "$(apt-config shell http_proxy Acquire::http::Proxy 2>/dev/null)"
+	[ -z "$http_proxy" ] || export http_proxy
+	if ! debootstrap --variant=minbase --include="$packages" "$suite" "$dir/tree" "$(mirror)" >"$dir/debootstrap.log" 2>&1; then
+		tail -n 20 "$dir/debootstrap.log" >&2
+		return 1
+	fi
+	mkdir -p "$cache"
+	temp=$(mktemp "$cache/debian.XXXXXXXX")
+	if ! tar -C "$dir/tree" -cf "$temp" "${without[@]/#/--exclude=./}" .; then
+		rm -f "$temp"
+		return 1
+	fi
+	chmod 644 "$temp"
+	mv "$temp" "$archive"
+	rm -rf --one-file-system "$dir/tree"
+}
+
+# podman_ speaks to our own Podman, or starts it under a command.
+podman_() {
+	"${under_podman[@]}" /usr/bin/podman --root "$dir/podman" --runroot "$dir/pr" --tmpdir "$dir/pt" \
+		--cgroup-manager cgroupfs --events-backend file "${store[@]}" "$@"
+}
+under_podman=()
+store=()
+
+# keep_store makes, once, a store that Podman reads the Debian image from. To import
+# it each time takes it half a minute.
+keep_store() {
+	local kept temp
+	kept=$(debian_archive)
+	kept=${kept%.tar}-podman
+	if [ ! -e "$kept" ]; then
+		temp=$(mktemp -d "$cache/podman.XXXXXXXX")
+		if ! /usr/bin/podman --root "$temp" --runroot "$dir/sr" --tmpdir "$dir/st" --cgroup-manager cgroupfs \
+			--events-backend file import "${changes[@]}" "$(debian_archive)" "$debian" >"$dir/store.log" 2>&1 || ! mv -T "$temp" "$kept"; then
+			cat "$dir/store.log" >&2
+			awk -v d="$temp/" 'index($5, d) == 1 {print $5}' /proc/self/mountinfo | sort -r | while read -r m; do umount -l "$m" || true; done
+			rm -rf --one-file-system "$temp"
+		fi
+	fi
+	[ ! -e "$kept" ] || store=(--storage-opt "overlay.imagestore=$kept")
+}
+
+# has_debian reports whether all of our engines that have started have the image.
+has_debian() {
+	if [ -S "$dir/podman.sock" ] && ! podman_ image exists "$debian"; then return 1; fi
+	[ ! -S "$dir/docker.sock" ] || docker_ image inspect "$debian" >/dev/null 2>&1
+}
+
 # What an image can bring along uninvited: a variable and a volume.
 changes=(--change 'ENV FROM_IMAGE=1' --change 'VOLUME /data' --change 'ENTRYPOINT ["/bin/false"]')
+
+docker_() { /usr/bin/docker -H "unix://$dir/docker.sock" "$@"; }
 
 start_docker() {
 	[ -x /usr/sbin/dockerd ] || return 1
@@ -127,15 +218,17 @@ start_docker() {
 		--pidfile "$dir/docker.pid" -H "unix://$dir/docker.sock" --bridge none --iptables=false --ip6tables=false \
 		--ip-forward=false --ip-masq=false --userland-proxy=false >"$dir/docker.log" 2>&1 &
 	until_there "$dir/docker.sock" || { tail -n 20 "$dir/docker.log" >&2; return 1; }
-	/usr/bin/docker -H "unix://$dir/docker.sock" import "${changes[@]}" "$dir/root.tar" "$image" >/dev/null
+	docker_ import "${changes[@]}" "$dir/root.tar" "$image" >/dev/null || return 1
+	if [ -e "$(debian_archive)" ]; then docker_ import "${changes[@]}" "$(debian_archive)" "$debian" >/dev/null; fi
 }
 
 start_podman() {
 	[ -x /usr/bin/podman ] || return 1
-	local podman=(/usr/bin/podman --root "$dir/podman" --runroot "$dir/podman-run" --tmpdir "$dir/podman-tmp"
-		--cgroup-manager cgroupfs --events-backend file)
-	"${podman[@]}" import "${changes[@]}" "$dir/root.tar" "$image" >"$dir/podman.log" 2>&1 || { cat "$dir/podman.log" >&2; return 1; }
-	setpriv --pdeathsig TERM "${podman[@]}" system service --time 0 "unix://$dir/podman.sock" >>"$dir/podman.log" 2>&1 &
+	podman_ import "${changes[@]}" "$dir/root.tar" "$image" >"$dir/podman.log" 2>&1 || { cat "$dir/podman.log" >&2; return 1; }
+	if [ -e "$(debian_archive)" ]; then keep_store; fi
+	under_podman=(setpriv --pdeathsig TERM)
+	podman_ system service --time 0 "unix://$dir/podman.sock" >>"$dir/podman.log" 2>&1 &
+	under_podman=()
 	until_there "$dir/podman.sock" || { tail -n 20 "$dir/podman.log" >&2; return 1; }
 }
 
@@ -155,10 +248,12 @@ if [ -z "${RINGFENCE_TEST_DOCKER:-}" ] || [ -z "${RINGFENCE_TEST_PODMAN:-}" ]; t
 	else
 		clear_stale
 		install_missing
-		dir=$(mktemp -d "${TMPDIR:-/tmp}/ringfence-engines.XXXXXX")
+		# Podman takes no more than 50 characters for a part of this.
+		dir=$(mktemp -d "${TMPDIR:-/tmp}/rf-engines.XXXXXX")
 		echo $$ >"$dir/owner"
 		trap 'clear_away "$dir"' EXIT
 		trap 'exit 143' TERM INT HUP
+		keep_debian || true
 		if root_archive; then
 			export RINGFENCE_TEST_IMAGE=$image
 			if [ -n "${RINGFENCE_TEST_DOCKER:-}" ]; then :; elif start_docker; then
@@ -167,6 +262,9 @@ if [ -z "${RINGFENCE_TEST_DOCKER:-}" ] || [ -z "${RINGFENCE_TEST_PODMAN:-}" ]; t
 			if [ -n "${RINGFENCE_TEST_PODMAN:-}" ]; then :; elif start_podman; then
 				export RINGFENCE_TEST_PODMAN=$dir/podman.sock
 			else missing+=("podman (on Debian: apt-get install podman runc catatonit)"); fi
+			if has_debian; then
+				export RINGFENCE_TEST_DEBIAN=$debian
+			else missing+=("an image of Debian, for honest work in containers (on Debian: apt-get install debootstrap; is the mirror in reach?)"); fi
 		else
 			missing+=("a static busybox (on Debian: apt-get install busybox-static)")
 		fi

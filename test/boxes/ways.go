@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,12 +48,16 @@ const (
 // containers take most of their time waiting for an engine.
 var containers = boxtest.Options{Workers: 4, NoHolds: true, Sparse: true, Image: true}
 
+// containerMemory is what an operator gives containers in which compilers run.
+const containerMemory = 1 << 30
+
 func nativeTier() sandbox.Tier { return native.Tier{} }
 
 func engine(kind container.Runtime, variable string) func() sandbox.Tier {
 	return func() sandbox.Tier {
 		return container.New(container.Options{
-			Runtime: kind, Socket: os.Getenv(variable), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: "/test/boxes",
+			Runtime: kind, Socket: os.Getenv(variable), Image: cmp.Or(os.Getenv("RINGFENCE_TEST_DEBIAN"), os.Getenv("RINGFENCE_TEST_IMAGE")),
+			Home: "/test/boxes", Memory: containerMemory,
 		})
 	}
 }

@@ -71,10 +71,9 @@ type Options struct {
 	// tiers that take long to start.
 	Sparse bool
 	// Image says that the boxes have a file system of their own, in which programs
-	// of this machine need not be. Cases that need one are skipped then.
+	// of this machine need not be: they are looked for there, with /bin/sh.
 	Image bool
 	// MaySkip lets Run pass where cases were skipped because a program is not there.
-	// Image does so as well.
 	MaySkip bool
 	// Dir is where the worlds are made; "" is the directory of temporary files.
 	Dir string
@@ -134,7 +133,7 @@ func Run(tb testing.TB, tier sandbox.Tier, o Options) {
 			tb.Errorf("%s: %s: %s", c.Class, c, strings.Join(c.Why, "\n\t"))
 		case Skipped:
 			tell := tb.Errorf
-			if o.MaySkip || o.Image {
+			if o.MaySkip {
 				tell = tb.Logf
 			}
 			tell("%s: skipped: %s", c, strings.Join(c.Why, "; "))

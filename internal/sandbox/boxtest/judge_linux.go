@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,21 +23,56 @@ const patience = 2 * time.Minute
 // programs are where the boxes look for them.
 var programs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/local/go/bin", "/usr/lib/go/bin"}
 
-func installed(program string) bool {
-	return slices.ContainsFunc(programs, func(dir string) bool {
-		if filepath.IsAbs(program) {
-			dir = ""
+// lookIn returns which of the programs that the cases need are not in the image that
+// the boxes have. The box that looks is no case.
+func (s *suite) lookIn(ctx context.Context, runs []run) (absent map[string]bool, err error) {
+	absent = map[string]bool{}
+	for _, r := range runs {
+		for _, p := range r.Programs {
+			absent[p] = true
 		}
-		_, err := os.Stat(filepath.Join(dir, program))
-		return err == nil
-	})
+	}
+	if len(absent) == 0 {
+		return absent, nil
+	}
+	out, err := sandbox.Run(ctx, s.tier, sandbox.Spec{
+		Argv: append([]string{"/bin/sh", "-c", `for p; do if command -v "$p" >/dev/null; then echo "$p"; fi; done`, "sh"}, slices.Sorted(maps.Keys(absent))...),
+		Env:  []string{"PATH=" + strings.Join(programs, ":")},
+	}, nil)
+	if err == nil && out.Exit.Status() != 0 {
+		err = fmt.Errorf("it ended with %s: %.300s", out.Exit, out.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for programs in the image: %w", err)
+	}
+	for p := range strings.Lines(string(out.Stdout)) {
+		delete(absent, strings.TrimSpace(p))
+	}
+	return absent, nil
+}
+
+// lookHere is the same for boxes that have the programs of this machine.
+func lookHere(runs []run) (absent map[string]bool) {
+	absent = map[string]bool{}
+	for _, r := range runs {
+		for _, p := range r.Programs {
+			absent[p] = !slices.ContainsFunc(programs, func(dir string) bool {
+				if filepath.IsAbs(p) {
+					dir = ""
+				}
+				_, err := os.Stat(filepath.Join(dir, p))
+				return err == nil
+			})
+		}
+	}
+	return absent
 }
 
 // one runs one case. The error is that the suite is broken, not the box.
 func (s *suite) one(ctx context.Context, r run) (o Outcome, err error) {
 	o = Outcome{ID: r.ID, Name: r.Name, N: r.n, Class: r.Class, Place: r.place.String(), proves: r.Proves}
 	for _, p := range r.Programs {
-		if s.o.Image || !installed(p) {
+		if s.absent[p] {
 			o.Verdict, o.Why = Skipped, []string{p + " is not there"}
 			return o, nil
 		}

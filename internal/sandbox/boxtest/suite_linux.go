@@ -27,6 +27,8 @@ type suite struct {
 	probe string // as "outside", the program of the world
 	setID string // the same with the set-user-ID bit
 	bait  int    // a descriptor that a careless tier lets its boxes inherit
+	// absent are the programs that a case needs and boxes do not have.
+	absent map[string]bool
 }
 
 func newSuite(ctx context.Context, tier sandbox.Tier, o Options) (*suite, error) {
@@ -99,6 +101,13 @@ func (s *suite) close() error {
 // all runs the cases, in as many boxes at once as the options say. The outcomes are
 // in the order of the cases.
 func (s *suite) all(ctx context.Context, runs []run) ([]Outcome, error) {
+	s.absent = lookHere(runs)
+	if s.o.Image {
+		var err error
+		if s.absent, err = s.lookIn(ctx, runs); err != nil {
+			return nil, err
+		}
+	}
 	outcomes, errs := make([]Outcome, len(runs)), make([]error, len(runs))
 	next := make(chan int)
 	var workers sync.WaitGroup

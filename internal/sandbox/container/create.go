@@ -1,6 +1,7 @@
 package container
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -39,7 +40,7 @@ func (p *plan) body(e *engine, image imageAnswer, lease map[string]string) creat
 		User:            strconv.FormatUint(p.uid, 10) + ":" + strconv.FormatUint(p.gid, 10),
 		WorkingDir:      "/",
 		Hostname:        hostname,
-		NetworkDisabled: true,
+		NetworkDisabled: e.local, // Docker then leaves the files of names alone
 		Labels:          lease,
 		StopTimeout:     1,
 	}
@@ -137,7 +138,7 @@ func unsetAll(e *engine, image imageAnswer) []string {
 
 // runInit makes our init the container's first process. Program, arguments and
 // environment never reach the engine, which writes them to disk.
-func (b *createBody) runInit(e *engine, program, control string, files int64) {
+func (b *createBody) runInit(e *engine, program, dir string, files int64) {
 	b.Entrypoint = []string{initPath}
 	b.Cmd = []string{childVerb}
 	b.Env = append(b.Env, "GOMAXPROCS=1", "GOTRACEBACK=none")
@@ -145,8 +146,18 @@ func (b *createBody) runInit(e *engine, program, control string, files int64) {
 	b.HostConfig.Init = &no
 	b.HostConfig.Ulimits = append(b.HostConfig.Ulimits, ulimit{"nofile", files, files})
 	b.HostConfig.bind(e, program, initPath, true)
-	b.HostConfig.bind(e, control, controlPath, true)
+	b.HostConfig.bind(e, filepath.Join(dir, controlName), controlPath, true)
+	b.HostConfig.bind(e, filepath.Join(dir, hostsName), "/etc/hosts", true) // Podman's would be a copy of the machine's
 }
+
+// Names in the directory of a box.
+const (
+	controlName = "s"
+	hostsName   = "hosts"
+)
+
+// hosts is how a box's own loopback is called in it.
+const hosts = "127.0.0.1 localhost " + hostname + "\n::1 localhost\n"
 
 // runProgram makes the program the child of the engine's own init, with its limits
 // set by the engine: not that of address space, under which the engine itself does

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/proc"
 )
@@ -55,7 +56,10 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 		return err
 	}
 	defer r.close()
-	body.runInit(b.engine, program, r.path, mostFiles())
+	if err := atomicfile.WriteSoon(filepath.Join(b.dir, hostsName), []byte(hosts), 0o644); err != nil {
+		return fmt.Errorf("naming the loopback of the container: %w", err)
+	}
+	body.runInit(b.engine, program, b.dir, mostFiles())
 	if b.id, err = b.engine.create(setUp, body); err != nil {
 		return err
 	}
@@ -110,7 +114,7 @@ type meetingPlace struct {
 }
 
 func newMeetingPlace(dir string) (*meetingPlace, error) {
-	r := &meetingPlace{path: filepath.Join(dir, "s")}
+	r := &meetingPlace{path: filepath.Join(dir, controlName)}
 	var err error
 	if r.listener, err = ipc.Listen(r.path); err != nil {
 		return nil, fmt.Errorf("making a place to meet the container: %w", err)
