@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"strings"
 
@@ -95,7 +96,7 @@ func (r *Review) apply(s Selection) (out Outcome, err error) {
 			}
 		case isNewDir(c) && c.perm&0o700 != 0o700 && !a.failed[c.Path]:
 			if err := a.setMode(c); err != nil {
-				return out, fmt.Errorf("%s: %w", c.Path, err)
+				return out, fmt.Errorf("%s: %w", quoted(c.Path), err)
 			}
 		}
 	}
@@ -117,7 +118,7 @@ func choose(all []Change, s Selection, out *Outcome) ([]Change, error) {
 		case !meant[i]:
 			continue
 		case stopped != "" && strings.HasPrefix(c.Path, stopped):
-			c.Refused = "the directory that it is in is not applied"
+			c.Refused = notMade
 			out.Refused = append(out.Refused, c)
 			continue
 		case c.Refused != "":
@@ -137,6 +138,9 @@ func choose(all []Change, s Selection, out *Outcome) ([]Change, error) {
 	return todo, nil
 }
 
+// notMade is why a change in a new directory is not applied without that.
+const notMade = "the directory that it is in is not applied"
+
 // Of returns those of all that s is about, with the directories that they need. The
 // error is [ErrNoChange] if a path of s has none.
 func (s Selection) Of(all []Change) ([]Change, error) {
@@ -155,30 +159,66 @@ func (s Selection) Of(all []Change) ([]Change, error) {
 
 // meant marks the changes that s is about, and the directories that they need.
 func (s Selection) meant(all []Change) ([]bool, error) {
-	meant := make([]bool, len(all))
-	used := make([]bool, len(s.Paths))
+	meant, err := s.named(all)
+	if err != nil {
+		return nil, err
+	}
 	at := map[string]int{}
 	for i, c := range all {
-		at[c.Path] = i
-		meant[i] = len(s.Paths) == 0
-		for j, p := range s.Paths {
-			if p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") {
-				meant[i], used[j] = true, true
-			}
+		if isNewDir(c) {
+			at[c.Path] = i
 		}
 	}
-	if j := slices.Index(used, false); j >= 0 {
-		return nil, fmt.Errorf("%w: %q", ErrNoChange, s.Paths[j])
-	}
 	for i, c := range all {
-		for p := c.Path; meant[i] && strings.Contains(p, "/"); {
-			p = p[:strings.LastIndexByte(p, '/')]
-			if j, ok := at[p]; ok && isNewDir(all[j]) {
+		for p := range parents(c.Path) {
+			if j, ok := at[p]; ok && meant[i] {
 				meant[j] = true
 			}
 		}
 	}
 	return meant, nil
+}
+
+// named marks the changes that s is about.
+func (s Selection) named(all []Change) ([]bool, error) {
+	used := map[string]bool{}
+	for _, p := range s.Paths {
+		used[p] = false
+	}
+	name := func(p string) bool {
+		if _, ok := used[p]; ok {
+			used[p] = true
+			return true
+		}
+		return false
+	}
+	meant := make([]bool, len(all))
+	for i, c := range all {
+		meant[i] = len(s.Paths) == 0 || name(c.Path)
+		for p := range parents(c.Path) {
+			meant[i] = name(p) || meant[i]
+		}
+	}
+	for _, p := range s.Paths {
+		if !used[p] {
+			return nil, fmt.Errorf("%w: %s", ErrNoChange, quoted(p))
+		}
+	}
+	return meant, nil
+}
+
+// parents yields the directories that path is in, from its own to the workspace.
+func parents(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := strings.LastIndexByte(path, '/'); i >= 0; i = strings.LastIndexByte(path, '/') {
+			if path = path[:i]; !yield(path) {
+				return
+			}
+		}
+		if path != "." {
+			yield(".")
+		}
+	}
 }
 
 // Discard gives up the changes that s means, but leaves the workspace as it is. Of a
@@ -191,16 +231,14 @@ func (r *Review) Discard(s Selection) (gone []Change, left int, err error) {
 	if len(s.Paths) == 0 {
 		return all, 0, nil
 	}
-	for _, c := range all {
-		for _, p := range s.Paths {
-			if p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") {
-				gone = append(gone, c)
-				break
-			}
-		}
+	named, err := s.named(all)
+	if err != nil {
+		return nil, len(all), fmt.Errorf("discarding changes: %w", err)
 	}
-	if len(gone) == 0 {
-		return nil, len(all), fmt.Errorf("discarding changes: %w: %q", ErrNoChange, s.Paths)
+	for i, c := range all {
+		if named[i] {
+			gone = append(gone, c)
+		}
 	}
 	j, err := r.journal()
 	if err != nil {
@@ -286,9 +324,9 @@ func (r *Review) clear() error {
 // each makes one change. What is in its way is said of the change, and the rest goes
 // on; only what would meet every change is an error.
 func (a *applier) each(c Change, force bool, do func(Change) error, out *Outcome) error {
-	for p := range a.failed {
-		if strings.HasPrefix(c.Path, p+"/") {
-			c.Refused = "the directory that it is in is not applied"
+	for p := range parents(c.Path) {
+		if a.failed[p] {
+			c.Refused = notMade
 			out.Refused = append(out.Refused, c)
 			return nil
 		}
@@ -306,9 +344,9 @@ func (a *applier) each(c Change, force bool, do func(Change) error, out *Outcome
 		c.Conflict = changed.why
 		out.Conflicts = append(out.Conflicts, c)
 	case fatal(err):
-		return fmt.Errorf("%s: %w", c.Path, err)
+		return fmt.Errorf("%s: %w", quoted(c.Path), err)
 	default:
-		c.Refused = err.Error()
+		c.Refused = "it cannot be written in the workspace: " + cause(err)
 		out.Refused = append(out.Refused, c)
 	}
 	if isNewDir(c) {

@@ -70,8 +70,19 @@ func reason(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "it cannot be read: permission denied"
 	}
+	return "it cannot be read: " + cause(err)
+}
+
+// cause is what the system answered, without the names that only we know.
+func cause(err error) string {
+	if errors.Is(err, syscall.EXDEV) {
+		return "another file system is mounted there"
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err
 	}
-	return "it cannot be read: " + err.Error()
+	return err.Error()
 }

@@ -61,7 +61,7 @@ func (w *walk) checkLinks() {
 	for i := range w.out {
 		c := &w.out[i]
 		if here := w.names[identity{c.up.Dev, c.up.Ino}]; c.up.Kind == subtree.File && c.up.Links > max(here, 1) && c.Refused == "" {
-			c.Refused = fmt.Sprintf("it is a hard link: of its %d names only %d are in the workspace of the box", c.up.Links, here)
+			c.Refused = fmt.Sprintf("it is a hard link of which %d names lie elsewhere, so it may be another file's content; copy it instead", c.up.Links-here)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (w *walk) entry(l level, e entry) error {
 	case e.up.Kind == subtree.File:
 		return w.file(l, e.name, c)
 	default:
-		c.Kind, c.Refused = kindOf(c), "it is a device, a pipe or a socket"
+		c.Kind, c.Refused = kindOf(c), "it is a device, a pipe or a socket, which are never applied"
 		return w.add(c, join(l.place, e.name))
 	}
 }
@@ -188,7 +188,7 @@ func (w *walk) within(d *subtree.Dir, name, path string, c *Change, depth int) e
 	}
 	sub, err := d.Open(name)
 	if err != nil {
-		c.Refused = reason(err)
+		c.Refused = inWorkspace + reason(err)
 		return nil // it is said of the change
 	}
 	defer sub.Close() //nolint:errcheck // nothing was written
@@ -224,6 +224,9 @@ func (w *walk) within(d *subtree.Dir, name, path string, c *Change, depth int) e
 	}
 	return nil
 }
+
+// inWorkspace begins a reason that is about what stands in the workspace.
+const inWorkspace = "in the workspace, "
 
 var tooDeep = fmt.Sprintf("it is more than %d directories deep", maxDepth)
 
@@ -265,12 +268,12 @@ func (w *walk) directory(l level, e entry, c Change) error {
 		c.Kind = Type
 	default:
 		if next.low, err = l.low.Open(e.name); err != nil {
-			c.Kind, c.Refused = Type, reason(err)
+			c.Kind, c.Refused = Type, inWorkspace+reason(err)
 			return w.add(c, place)
 		}
 		defer next.low.Close() //nolint:errcheck // nothing was written
 		if why := closed(next.low); why != "" {
-			c.Kind, c.Refused = Mode, why
+			c.Kind, c.Refused = Mode, inWorkspace+why
 			return w.add(c, place)
 		}
 		if (c.perm^c.low.Perm)&0o777 != 0 && !e.samePerm {
@@ -360,7 +363,7 @@ func (w *walk) file(l level, name string, c Change) error {
 		same, err := equal(f, l.low, name, c)
 		switch {
 		case err != nil:
-			c.Kind, c.Refused = Modified, reason(err)
+			c.Kind, c.Refused = Modified, inWorkspace+reason(err)
 		case !same:
 			c.Kind = Modified
 		case (c.perm^c.low.Perm)&0o777 != 0:
