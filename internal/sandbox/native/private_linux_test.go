@@ -44,3 +44,23 @@ func TestHeldBeneathWhatIsPrivate(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsOfPidOne: what pid 1 of the box may use is to be read in it, and not to be
+// set. A process sets its own.
+func TestLimitsOfPidOne(t *testing.T) {
+	needPython(t)
+	s := sandbox.Spec{Profile: sandbox.ProfileAgent, Argv: []string{"/usr/bin/python3", "-c", `
+import os, resource
+def tried(what):
+    try: return what() and "ok"
+    except OSError as e: return e.strerror
+old = resource.prlimit(0, resource.RLIMIT_NOFILE)
+try: threads = [int(t) for t in os.listdir("/proc/1/task")]
+except OSError: threads = [1]
+print(tried(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE)), {tried(lambda: resource.prlimit(t, resource.RLIMIT_NOFILE, (0, old[1]))) for t in threads}, tried(lambda: resource.prlimit(0, resource.RLIMIT_NOFILE, old)))`}}
+	for kind, want := range map[string]string{"full": "ok {'Operation not permitted'} ok\n", "plain": "Operation not permitted {'Operation not permitted'} ok\n"} {
+		if out := run(t, kinds[kind], s, ""); string(out.Stdout) != want {
+			t.Errorf("%s: %q, want %q; %s", kind, out.Stdout, want, out.Stderr)
+		}
+	}
+}

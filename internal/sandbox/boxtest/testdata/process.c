@@ -110,6 +110,16 @@ static void act_others(char **a, int n)
 	tell(syscall(SYS_move_pages, pid, 0, NULL, NULL, NULL, 0), "move_pages");
 }
 
+// lower PID: takes from a process what it needs to go on.
+static void act_lower(char **a, int n)
+{
+	(void)n;
+	struct rlimit l;
+	must(getrlimit(RLIMIT_NOFILE, &l), "getrlimit");
+	l.rlim_cur = 0;
+	tell(prlimit(number(a[0]), RLIMIT_NOFILE, &l, NULL), "prlimit");
+}
+
 // peek PID: the same where it changes nothing, for the process that runs the suite.
 static void act_peek(char **a, int n)
 {
@@ -253,7 +263,7 @@ static void act_prctl(char **a, int n)
 const action process_actions[] = {
 	{ "kill", 2, act_kill, 0 }, { "killall", 1, act_killall, 1 }, { "signals", 1, act_signals, 0 },
 	{ "pidfd", 1, act_pidfd, 0 }, { "ptrace", 1, act_ptrace, 0 }, { "traceme", 0, act_traceme, 0 },
-	{ "vm", 2, act_vm, 0 }, { "selfvm", 0, act_selfvm, 0 }, { "others", 1, act_others, 0 },
+	{ "vm", 2, act_vm, 0 }, { "selfvm", 0, act_selfvm, 0 }, { "others", 1, act_others, 0 }, { "lower", 1, act_lower, 0 },
 	{ "peek", 1, act_peek, 0 }, { "proc", 1, act_proc, 0 }, { "listed", 1, act_listed, 0 }, { "memfdexec", 0, act_memfdexec, 0 },
 	{ "ran", 0, act_ran, 0 }, { "ids", 0, act_ids, 0 }, { "become", 0, act_become, 0 },
 	{ "raise", 1, act_raise, 0 }, { "realtime", 0, act_realtime, 0 }, { "prctl", 1, act_prctl, 0 },

@@ -146,7 +146,11 @@ func (p *code) test(t test, yes, no target) target {
 			start = p.step(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, t.mask, start)
 		}
 	}
-	return p.load(offsetArguments+8*uint32(t.argument), start)
+	at := offsetArguments + 8*uint32(t.argument)
+	if t.high {
+		at += 4 // both architectures are little-endian
+	}
+	return p.load(at, start)
 }
 
 // spans returns where each value of the argument leads.

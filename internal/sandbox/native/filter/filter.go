@@ -19,7 +19,8 @@
 //	    bit kills the process.
 //	F3  Only the low 32 bits of an argument are compared, because the kernel takes
 //	    no more of those that are checked (int, unsigned int, umode_t, and the flags
-//	    of clone), or takes the whole and knows no value above 32 bits.
+//	    of clone), or takes the whole and knows no value above 32 bits. Whether a pointer is
+//	    NULL is seen in both halves.
 //	F4  The zero Options give the narrowest program for a command. Each member that
 //	    is set, but Hold, Sockets and Init, only adds.
 //	F5  The same Options give the same program. Building it touches nothing.

@@ -93,6 +93,7 @@ type clause struct {
 type test struct {
 	argument uint8
 	mask     uint32
+	high     bool     // of its upper half; only a pointer has one
 	bits     bool     // any bit of mask is set; else
 	values   []uint32 // what is in mask is one of these
 }
@@ -102,6 +103,11 @@ const whole = ^uint32(0)
 // is tests whether an argument is one of the values.
 func is(argument uint8, values ...uint32) test {
 	return test{argument: argument, mask: whole, values: values}
+}
+
+// null tests, with both of what it returns, whether a pointer is NULL.
+func null(argument uint8) []test {
+	return []test{is(argument, 0), {argument: argument, mask: whole, high: true, values: []uint32{0}}}
 }
 
 // masked tests whether what is in mask of an argument is one of the values.
