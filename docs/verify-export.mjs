@@ -157,6 +157,10 @@ class Export {
     const leaf = decodeLeaf(raw, index)
     if (!leaf) this.unknown++
     if (this.unknown > 0) return
+    if (leaf.session !== this.session && this.seq === 0) { // what was signed is right
+      this.line = 2
+      throw new Wrong('the entries are of another session than the header says')
+    }
     if (leaf.session !== this.session) throw new Wrong('of another session', index)
     if (this.ended) throw new Wrong('it follows the end of the session', index)
     if (leaf.seq !== this.seq || leaf.prev !== this.prev) throw new Wrong('it does not follow the entry before', index)

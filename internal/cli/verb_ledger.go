@@ -128,8 +128,12 @@ func newLedgerVerify(s *streams) *cobra.Command {
 		Short:       "Verify the whole record of this home",
 		Annotations: exits(status{codeFailed, "the record is invalid"}, status{codeDenied, "the record is incomplete"}),
 		RunE: func(c *cobra.Command, _ []string) error {
+			home, err := paths.EnsureHome()
+			if err != nil {
+				return err
+			}
 			var v api.Verification
-			err := with(c.Context(), connect, func(e *api.Client) (err error) {
+			err = with(c.Context(), connect, func(e *api.Client) (err error) {
 				v, err = e.LedgerVerify(c.Context())
 				return err
 			})
@@ -139,7 +143,7 @@ func newLedgerVerify(s *streams) *cobra.Command {
 					return err
 				}
 			}
-			if err := s.value(v, func() string { return verificationText(v) }); err != nil {
+			if err := s.value(v, func() string { return verificationText(paths.LedgerDir(home), v) }); err != nil {
 				return err
 			}
 			return verdictOf(v.Status)
@@ -253,10 +257,13 @@ func plural(n uint64, one, many string) string {
 	return strconv.FormatUint(n, 10) + " " + many
 }
 
-func verificationText(v api.Verification) string {
+// verificationText is about the ledger in dir.
+func verificationText(dir string, v api.Verification) string {
 	var b strings.Builder
 	b.WriteString(v.Status)
-	if v.Status != "invalid" { // else what is wrong says where, and how many come before it says nothing
+	if v.Status == "invalid" { // what is wrong says where, and how many come before it says nothing
+		b.WriteString(": " + dir)
+	} else {
 		fmt.Fprintf(&b, ": %s in %s", plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
 	}
 	b.WriteByte('\n')

@@ -38,7 +38,7 @@ func newVerify(s *streams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("verifying %s: %w", args[0], err)
 			}
-			if err := s.value(v, func() string { return exportText(v) }); err != nil {
+			if err := s.value(v, func() string { return exportText(args[0], v) }); err != nil {
 				return err
 			}
 			return verdictOf(v.Status.String())
@@ -48,13 +48,16 @@ func newVerify(s *streams) *cobra.Command {
 	return c
 }
 
-// exportText names the line and the entry that are wrong, and how far the file is
-// as it was signed.
-func exportText(v ledger.Verification) string {
+// exportText names the file, and the line and the entry that are wrong, and says how
+// far it is as it was signed.
+func exportText(file string, v ledger.Verification) string {
 	var b strings.Builder
 	b.WriteString(v.Status.String())
-	if v.Line > 0 {
-		fmt.Fprintf(&b, ": line %d", v.Line)
+	switch {
+	case v.Line > 0:
+		fmt.Fprintf(&b, ": %s, line %d", file, v.Line)
+	case v.Status != ledger.Valid:
+		fmt.Fprintf(&b, ": %s", file)
 	}
 	if v.Reason != "" {
 		fmt.Fprintf(&b, ": %s", v.Reason)

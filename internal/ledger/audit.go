@@ -129,10 +129,10 @@ func (a *audit) entry(idx, sid int64, f *leaf, hash [32]byte, parsed error) erro
 // inOrder checks an entry against those before it.
 func (a *audit) inOrder(idx, sid int64, f *leaf, hash [32]byte) error {
 	if err := a.seq.next(idx, sid, f, hash); err != nil {
-		return err
+		return a.blame(err, sid, hash)
 	}
 	if f.seq == 0 && (sid < 1 || sid > int64(len(a.names)) || a.names[sid-1] != string(f.session) || a.firsts[sid-1] != idx) {
-		return divergence(idx, "the database does not list it as the first of session %s", f.session)
+		return divergence(idx, "it is the first of session %s, and the database says otherwise: its list of sessions was changed", f.session)
 	}
 	if string(f.session) != SystemSession {
 		return nil
@@ -153,7 +153,7 @@ func (a *audit) inOrder(idx, sid int64, f *leaf, hash [32]byte) error {
 		public = body.To
 	default:
 		if idx == 0 {
-			return divergence(0, "a ledger begins with %s", TypeOpen)
+			return divergence(0, "a ledger begins with %s: what came first is gone", TypeOpen)
 		}
 		return nil
 	}
@@ -161,6 +161,25 @@ func (a *audit) inOrder(idx, sid int64, f *leaf, hash [32]byte) error {
 		return divergence(idx, "a ledger begins, once, with %s", TypeOpen)
 	}
 	return a.newKey(idx, public)
+}
+
+// blame finds out which of two entries is wrong that do not fit together: the later one
+// is not, if the one after it fits it. hash is that of the later one.
+func (a *audit) blame(err error, sid int64, hash [32]byte) error {
+	d, ok := errors.AsType[*DivergenceError](err)
+	if !ok || d.other == nil {
+		return err
+	}
+	var next int64
+	var raw []byte
+	scan := a.tx.QueryRowContext(a.ctx, "SELECT idx, leaf FROM entries WHERE idx > ? AND sid = ? ORDER BY idx LIMIT 1", d.Index, sid).Scan(&next, &raw)
+	if scan != nil { // there is none, or it cannot be read: that was no answer
+		return err
+	}
+	if f, wrong := parseLeaf(raw); wrong != nil || f.prev != hash {
+		return err
+	}
+	return divergence(*d.other, "it was changed: entry %d, the next of its session, was recorded after another one", d.Index)
 }
 
 // newKey puts a key in force, if the table of keys has it too.
@@ -175,7 +194,7 @@ func (a *audit) newKey(idx int64, public string) (err error) {
 		return fmt.Errorf("reading keys: %w", err)
 	}
 	if listed != public {
-		return divergence(idx, "the database lists another key than the entry")
+		return divergence(idx, "the database lists another key than this entry, which puts it in force: its list of keys was changed")
 	}
 	return nil
 }
@@ -198,7 +217,11 @@ func (a *audit) tile(t tileRoot) error {
 	}
 	want := tileRow{tileID(t.level, t.n), t.hash, sids}
 	if got := c.row; !c.ok || got.id != want.id || got.root != want.root || !slices.Equal(got.sids, want.sids) {
-		return fmt.Errorf("%w: tile %d of level %d, which ends with entry %d, is not that of its entries", ErrTampered, t.n, t.level, a.tree.size)
+		span := int64(1)
+		for range t.level {
+			span *= tileWidth
+		}
+		return fmt.Errorf("%w: entries %d to %d: one of them, or what the database keeps about them as a whole (table tiles), was changed", ErrTampered, t.n*span, (t.n+1)*span-1)
 	}
 	return c.next()
 }
@@ -208,9 +231,9 @@ func (a *audit) signatures() error {
 	for a.notes.ok && a.notes.row.size == a.tree.size {
 		n := a.notes.row
 		if n.tile != checkpointTile(n.size) {
-			return fmt.Errorf("%w: the checkpoint at size %d is out of place", ErrTampered, n.size)
+			return fmt.Errorf("%w: the checkpoint over the first %d entries was moved in the database (table checkpoints)", ErrTampered, n.size)
 		}
-		if err := a.signature(n.note, "the checkpoint"); err != nil {
+		if err := a.signature(n.note, "the checkpoint in the database"); err != nil {
 			return err
 		}
 		a.v.Checkpoints++
@@ -231,9 +254,9 @@ func (a *audit) signature(signed []byte, what string) error {
 	case err != nil && a.unknown >= 0:
 		return nil // the key may have changed in a way that we do not know
 	case err != nil:
-		return fmt.Errorf("%w: %s at size %d: %w", ErrTampered, what, a.tree.size, err)
+		return fmt.Errorf("%w: %s over the first %d entries: %w", ErrTampered, what, a.tree.size, err)
 	case c.Size != a.tree.size || c.Origin != a.v.Origin:
-		return fmt.Errorf("%w: %s at size %d is one of %s at size %d", ErrTampered, what, a.tree.size, c.Origin, c.Size)
+		return fmt.Errorf("%w: %s over the first %d entries is one of ledger %s over %d", ErrTampered, what, a.tree.size, c.Origin, c.Size)
 	case c.Root != a.tree.root():
 		return a.locate(what)
 	}
@@ -244,16 +267,16 @@ func (a *audit) signature(signed []byte, what string) error {
 // locate makes the error for entries that are well formed and chained, and not
 // those that were signed: all that is known is after which checkpoint they are.
 func (a *audit) locate(what string) error {
-	return &DivergenceError{a.newest.Size, fmt.Sprintf("from it on, up to entry %d, something is not as %s at size %d says", a.tree.size-1, what, a.tree.size)}
+	return divergence(a.newest.Size, "from it on, up to entry %d, one was changed after %s over the first %d entries was signed", a.tree.size-1, what, a.tree.size)
 }
 
 // leftovers finds rows that belong to no entry.
 func (a *audit) leftovers(size int64) error {
 	if a.notes.ok {
-		return &DivergenceError{size, fmt.Sprintf("it and what follows is gone, or a checkpoint is out of place: there is one of size %d", a.notes.row.size)}
+		return divergence(size, "it and what follows it is gone, or a checkpoint was moved in the database: there is one over %d entries", a.notes.row.size)
 	}
 	if a.head != nil && a.head.Size > size {
-		return &DivergenceError{size, fmt.Sprintf("it and what follows is gone: %s covers %d entries", headFile, a.head.Size)}
+		return divergence(size, "it and what follows it is gone: %s was signed over %d entries", headFile, a.head.Size)
 	}
 	if a.head == nil && a.v.Checkpoints > 0 {
 		return fmt.Errorf("%w: %s is gone", ErrTampered, headFile)
@@ -271,7 +294,7 @@ func (a *audit) leftovers(size int64) error {
 			return fmt.Errorf("counting %s: %w", table, err)
 		}
 		if n != want {
-			return fmt.Errorf("%w: the database lists %d %s, the entries have %d", ErrTampered, n, table, want)
+			return fmt.Errorf("%w: the database lists %d %s, and its entries have %d: table %s was changed", ErrTampered, n, table, want, table)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ const (
 	maxOrigin = 128  // bytes of an origin
 )
 
-var errSignature = errors.New("no signature by this key")
+var errSignature = errors.New("its signature is not by the key in force over what it says: one of them was changed")
 
 // text returns what is signed.
 func (c *Checkpoint) text() string {

@@ -124,7 +124,7 @@ func parseLeaf(raw []byte) (leaf, error) {
 	r.drop(`,"boot":`)
 	body, found := bytes.CutPrefix(r.rest, []byte(`{"body":`))
 	if !r.ok || !found {
-		return leaf{}, errors.New("not an envelope with body, boot, prev, seq, session, time, type, v")
+		return leaf{}, errors.New("not an entry: one has body, boot, prev, seq, session, time, type and v, in that order and spelling")
 	}
 	f.body = body
 	return f, f.check(prev)

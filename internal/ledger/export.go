@@ -152,11 +152,11 @@ var errLine = errors.New("the line is not as it should be")
 func (x *exportReader) run() (version int64, err error) {
 	line, err := x.next(maxHeaderLine)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("not an export: %w", err)
 	}
 	digits, ok := bytes.CutPrefix(line, []byte(exportPrefix))
 	if version, _ = parseInt(digits); !ok || version == 0 {
-		return 0, errors.New("not an export")
+		return 0, fmt.Errorf("not an export: it begins with %q and a number", exportPrefix)
 	}
 	if err := x.header(); err != nil {
 		return version, err
@@ -169,7 +169,7 @@ func (x *exportReader) run() (version int64, err error) {
 	if _, err := x.in.ReadByte(); err != io.EOF {
 		x.readErr = err
 		x.line++
-		return version, errors.New("something follows the last entry")
+		return version, fmt.Errorf("something follows the last of the %d entries that line 3 says there are", x.entries)
 	}
 	x.conclude()
 	return version, nil
@@ -189,12 +189,20 @@ func (x *exportReader) next(limit int) ([]byte, error) {
 		case err == nil:
 			return line[:len(line)-1], nil
 		case errors.Is(err, io.EOF):
-			return nil, errors.New("the file ends here, too early")
+			return nil, x.cut()
 		case !errors.Is(err, bufio.ErrBufferFull):
 			x.readErr = err
 			return nil, err
 		}
 	}
+}
+
+// cut says what a file that ends too early lacks.
+func (x *exportReader) cut() error {
+	if x.c.Size == 0 {
+		return errors.New("the file ends here, before its first entry")
+	}
+	return fmt.Errorf("the file ends here: line 3 says that there are %d entries, and %d are whole", x.entries, x.v.Entries)
 }
 
 // header reads the lines from the second to the one before the entries.
@@ -207,7 +215,7 @@ func (x *exportReader) header() error {
 		}
 		value, ok := strings.CutPrefix(string(line), name+" ")
 		if !ok {
-			return fmt.Errorf("%w: want %q and a value", errLine, name)
+			return fmt.Errorf("%w: the header has %q and a value here", errLine, name)
 		}
 		fields[name] = value
 		if err := x.field(name, value); err != nil {
@@ -227,10 +235,10 @@ func (x *exportReader) header() error {
 	}
 	var err error
 	if x.c, err = openCheckpoint(signed, x.key); err != nil {
-		return fmt.Errorf("the checkpoint: %w", err)
+		return fmt.Errorf("the checkpoint in lines 6 to 10, with the key in line 4: %w", err)
 	}
 	if x.entries > x.c.Size {
-		return fmt.Errorf("%d entries of a ledger that has %d", x.entries, x.c.Size)
+		return fmt.Errorf("line 3 says that there are %d entries, of a ledger that had %d by line 7", x.entries, x.c.Size)
 	}
 	x.v.Origin, x.v.Key, x.v.Size, x.v.Session = x.c.Origin, keychain.KeyID(x.key), x.c.Size, fields["session"]
 	return x.empty()
@@ -272,10 +280,13 @@ func (x *exportReader) entry() error {
 	proof, raw, ok2 := bytes.Cut(rest, []byte(" "))
 	index, ok3 := parseInt(digits)
 	if !ok1 || !ok2 || !ok3 {
-		return fmt.Errorf("%w: want index, proof and leaf", errLine)
+		return fmt.Errorf("%w: an entry is its number in the ledger, its proof, and what was recorded", errLine)
 	}
-	if index <= x.last {
-		return divergence(index, "it comes after entry %d", x.last)
+	switch {
+	case index == x.last:
+		return divergence(index, "it is there twice")
+	case index < x.last:
+		return divergence(index, "it comes after entry %d: lines were moved, or added", x.last)
 	}
 	x.last = index
 	path, err := decodePath(string(proof))
@@ -284,7 +295,7 @@ func (x *exportReader) entry() error {
 	}
 	hash := leafHash(raw)
 	if tlog.CheckRecord(path, x.c.Size, tlog.Hash(x.c.Root), index, hash) != nil {
-		return divergence(index, "it is not in the tree of the checkpoint")
+		return divergence(index, "it is not what was signed: its number, its proof or what was recorded has been changed%s", unreadable(raw))
 	}
 	f, err := parseLeaf(raw)
 	switch {
@@ -293,6 +304,10 @@ func (x *exportReader) entry() error {
 	case err != nil:
 		return divergence(index, "%v", err)
 	case x.unknown > 0: // what comes before it is not known
+	case string(f.session) != x.v.Session && x.v.Entries == 0: // what was signed is right
+		header := x.v.Session
+		x.line, x.v.Session = 2, ""
+		return fmt.Errorf("the header says session %s, and the entries are of session %s: the header was changed, or is that of another export", header, f.session)
 	case string(f.session) != x.v.Session:
 		return divergence(index, "it is of session %s, not %s", f.session, x.v.Session)
 	default:
@@ -303,6 +318,14 @@ func (x *exportReader) entry() error {
 	}
 	x.v.Entries++
 	return nil
+}
+
+// unreadable says why raw is no entry, if it is none.
+func unreadable(raw []byte) string {
+	if _, err := parseLeaf(raw); err != nil && !errors.Is(err, errVersion) {
+		return fmt.Sprintf(" (%v)", err)
+	}
+	return ""
 }
 
 // conclude sets the status when nothing is wrong.

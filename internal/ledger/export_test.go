@@ -226,7 +226,11 @@ func r13Cases(t *testing.T) []exportCase {
 		{"forged checkpoint by a stranger", forgedKey.export(t), Incomplete, 0, -1},
 		{"forged checkpoint under our key", bytes.Replace(forgedKey.export(t), []byte(publicText(stranger)), []byte(publicText(testKey)), 1), Invalid, 10, -1},
 		{"rollback of the checkpoint only", bytes.Replace([]byte(good), []byte("\n6\n"), []byte("\n5\n"), 1), Invalid, 10, -1},
-		{"other session", bytes.Replace([]byte(good), []byte("session a"), []byte("session b"), 1), Invalid, 12, index(entries[0])},
+		{"other session", bytes.Replace([]byte(good), []byte("session a"), []byte("session b"), 1), Invalid, 2, -1},
+		{"fewer entries than there are", join("2", entries...), Invalid, 14, -1},
+		{"changed entry", bytes.Replace([]byte(good), []byte("allow"), []byte("alloy"), 1), Invalid, 13, index(entries[1])},
+		{"broken entry", bytes.Replace([]byte(good), []byte(`"verdict":`), []byte(`"verdict" `), 1), Invalid, 13, index(entries[1])},
+		{"changed signature", []byte(strings.Replace(good, lines[9], lines[9][:40]+"AAAA"+lines[9][44:], 1)), Invalid, 10, -1},
 		{"entry of another session", foreign.export(t), Invalid, 13, 1},
 		{"time goes back", backwards.export(t), Invalid, 13, 1},
 		{"unlinked", unlinked.export(t), Invalid, 13, 1},
@@ -240,10 +244,34 @@ func r13Cases(t *testing.T) []exportCase {
 	}
 }
 
+// inWords is what a person is told of those cases.
+var inWords = map[string]string{
+	"deletion in the middle":          "entry 5: it is number 2 of session a, and number 1, which belongs before it, is missing",
+	"truncation":                      "line 3 says that there are 3 entries, and 2 are whole",
+	"reordering":                      "number 0, which belongs before it, is missing or was moved",
+	"repetition":                      "entry 1: it is there twice",
+	"something after the end":         "something follows the last of the 3 entries",
+	"fewer entries than there are":    "something follows the last of the 2 entries that line 3 says there are",
+	"entry under another index":       "entry 2: it is not what was signed: its number",
+	"forged checkpoint under our key": "lines 6 to 10, with the key in line 4",
+	"rollback of the checkpoint only": "lines 6 to 10, with the key in line 4",
+	"changed signature":               "its signature is not by the key in force over what it says",
+	"other session":                   "the header says session b, and the entries are of session a",
+	"entry of another session":        "entry 1: it is of session b, not a",
+	"changed entry":                   "entry 3: it is not what was signed",
+	"broken entry":                    "what was recorded has been changed (",
+	"unlinked":                        "it and entry 0, the one before it in session a, do not fit together",
+	"entry after the end":             "session a had ended before it, with entry 1",
+	"empty":                           "not an export",
+	"not an export":                   "not an export",
+	"forged checkpoint by a stranger": "not among the trusted keys",
+	"version 1 that says 2":           "it says that it is version 2",
+}
+
 func TestR13Export(t *testing.T) {
 	for _, c := range r13Cases(t) {
 		v := verifyBytes(t, c.bytes, testPublic...)
-		if v.Status != c.status || v.Line != c.line || v.Index != c.index || (v.Reason == "") != (c.status == Valid) {
+		if v.Status != c.status || v.Line != c.line || v.Index != c.index || (v.Reason == "") != (c.status == Valid) || !strings.Contains(v.Reason, inWords[c.name]) {
 			t.Errorf("%s: %v at line %d, index %d (%s); want %v at %d, %d", c.name, v.Status, v.Line, v.Index, v.Reason, c.status, c.line, c.index)
 		}
 	}

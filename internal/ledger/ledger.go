@@ -44,6 +44,7 @@ var (
 type DivergenceError struct {
 	Index  int64
 	Reason string
+	other  *int64 // the entry that Index does not fit, which may be the one that is wrong
 }
 
 func (d *DivergenceError) Error() string { return fmt.Sprintf("entry %d: %s", d.Index, d.Reason) }
@@ -52,7 +53,7 @@ func (d *DivergenceError) Error() string { return fmt.Sprintf("entry %d: %s", d.
 func (d *DivergenceError) Is(target error) bool { return target == ErrTampered }
 
 func divergence(index int64, format string, args ...any) error {
-	return &DivergenceError{index, fmt.Sprintf(format, args...)}
+	return &DivergenceError{Index: index, Reason: fmt.Sprintf(format, args...)}
 }
 
 // Options say whose ledger it is. Key is required.

@@ -70,7 +70,7 @@ func (r *nodes) lower(level int, n int64) ([32]byte, error) {
 	from := n<<level - tile*tileWidth
 	to := from + 1<<level
 	if to > int64(len(r.leaves)) {
-		return [32]byte{}, divergence(tile*tileWidth+int64(len(r.leaves)), "the entry is missing")
+		return [32]byte{}, divergence(tile*tileWidth+int64(len(r.leaves)), "it is missing")
 	}
 	return fold(append([][32]byte(nil), r.leaves[from:to]...)), nil
 }

@@ -91,7 +91,7 @@ func VerifyProof(proof, leaf []byte, trusted []ed25519.PublicKey) Verification {
 	}
 	v.Origin, v.Size = c.Origin, c.Size
 	if tlog.CheckRecord(path, c.Size, tlog.Hash(c.Root), index, leafHash(leaf)) != nil {
-		v.reject(divergence(index, "it is not in the tree of the checkpoint"))
+		v.reject(divergence(index, "it is not what was signed: its number, its proof or what was recorded has been changed"))
 		return v
 	}
 	f, err := parseLeaf(leaf)

@@ -29,21 +29,34 @@ func (s *sequence) next(index, sid int64, f *leaf, hash [32]byte) error {
 	}
 	switch {
 	case c.ended:
-		return divergence(index, "it follows the end of session %s", f.session)
-	case f.seq != c.seq:
-		return divergence(index, "its seq is %d, and the session goes on with %d", f.seq, c.seq)
+		return divergence(index, "session %s had ended before it, with entry %d: it was added, or moved", f.session, c.last)
+	case f.seq > c.seq:
+		return divergence(index, "it is number %d of session %s, and number %d, which belongs before it, is missing or was moved", f.seq, f.session, c.seq)
+	case f.seq < c.seq:
+		return divergence(index, "it is number %d of session %s, which comes after number %d here: it was repeated, or moved", f.seq, f.session, c.seq-1)
+	case f.prev != c.prev && c.seq == 0:
+		return divergence(index, "it is the first of session %s, and says that one came before it", f.session)
 	case f.prev != c.prev:
-		return divergence(index, "its prev is not the hash of entry %d of session %s", c.seq-1, f.session)
+		return misfit(index, c.last, f.session)
 	case bytes.Compare(f.time, s.time) < 0:
-		return divergence(index, "its time %s is before %s of the entry before", f.time, s.time)
+		return divergence(index, "its time %s is before %s of the entry before: one of them was changed, or moved", f.time, s.time)
 	case f.boot < s.boot:
-		return divergence(index, "its boot %d is before %d of the entry before", f.boot, s.boot)
+		return divergence(index, "it says that the ledger had been opened %d times, and the entry before it %d times: one of them was changed, or moved", f.boot, s.boot)
 	case c.sid != 0 && c.sid != sid:
-		return divergence(index, "the database has it under another session than %s", f.session)
+		return divergence(index, "it is of session %s, and the database has it under another", f.session)
 	}
 	s.time, s.boot = append(s.time[:0], f.time...), f.boot
-	c.sid, c.seq, c.prev, c.ended = sid, c.seq+1, hash, string(f.typ) == TypeEnd
+	c.sid, c.seq, c.prev, c.ended, c.last = sid, c.seq+1, hash, string(f.typ) == TypeEnd, index
 	return nil
+}
+
+// misfit is the error for an entry that was recorded after another than the one that is
+// before it now.
+func misfit(index, before int64, session []byte) error {
+	return &DivergenceError{
+		Index: index, other: &before,
+		Reason: fmt.Sprintf("it and entry %d, the one before it in session %s, do not fit together: one of them was changed", before, session),
+	}
 }
 
 // openBody is the body of the first entry of a ledger.

@@ -153,7 +153,7 @@ func eachLeaf(ctx context.Context, tx *sql.Tx, from, to int64, f func(idx, sid i
 			return fmt.Errorf("reading entry %d: %w", next, err)
 		}
 		if idx != next {
-			return divergence(next, "the entry is missing")
+			return divergence(next, "it is missing")
 		}
 		if err := f(idx, sid, raw); err != nil {
 			return err
@@ -164,7 +164,7 @@ func eachLeaf(ctx context.Context, tx *sql.Tx, from, to int64, f func(idx, sid i
 		return fmt.Errorf("reading entries: %w", err)
 	}
 	if next != to {
-		return divergence(next, "the entry is missing")
+		return divergence(next, "it is missing")
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func eachLeaf(ctx context.Context, tx *sql.Tx, from, to int64, f func(idx, sid i
 func readLeaf(ctx context.Context, tx *sql.Tx, idx int64) (raw []byte, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT leaf FROM entries WHERE idx = ?", idx).Scan(&raw)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, divergence(idx, "the entry is missing")
+		return nil, divergence(idx, "it is missing")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading entry %d: %w", idx, err)
@@ -209,7 +209,7 @@ func findChain(ctx context.Context, tx *sql.Tx, session string, size int64) (cha
 	if err != nil || string(f.session) != session {
 		return chain{}, divergence(idx, "it is not the last entry of session %s: %v", session, err)
 	}
-	return chain{sid: sid, seq: f.seq + 1, prev: leafHash(raw), ended: string(f.typ) == TypeEnd}, nil
+	return chain{sid: sid, seq: f.seq + 1, prev: leafHash(raw), ended: string(f.typ) == TypeEnd, last: idx}, nil
 }
 
 // lastOf returns the last entry of a session from..to-1; raw is nil if there is

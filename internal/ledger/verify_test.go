@@ -129,35 +129,36 @@ func TestR13Database(t *testing.T) {
 		name  string
 		query string
 		index int64 // expected; -1: none can be named; 452: only the checkpoint before can
+		says  string
 	}{
-		{"bit flip in a body", "UPDATE entries SET leaf = CAST(replace(leaf, '\"n\":399', '\"n\":398') AS BLOB) WHERE idx = 400", 403},
-		{"bit flip in the last entry of a session", "UPDATE entries SET leaf = CAST(replace(leaf, '{}', '{\"n\":1}') AS BLOB) WHERE idx = 701", 452},
-		{"not canonical", "UPDATE entries SET leaf = CAST(replace(leaf, '\"n\":', '\"n\": ') AS BLOB) WHERE idx = 123", 123},
-		{"not an envelope", "UPDATE entries SET leaf = x'7b7d' WHERE idx = 5", 5},
-		{"deletion", "DELETE FROM entries WHERE idx = 300", 300},
-		{"deletion closed up", "DELETE FROM entries WHERE idx = 300; UPDATE entries SET idx = idx - 1 WHERE idx > 300", 302},
-		{"deletion of the first", "DELETE FROM entries WHERE idx = 0", 0},
-		{"truncation", "DELETE FROM entries WHERE idx >= 690", 690},
-		{"truncation with its checkpoint", "DELETE FROM entries WHERE idx >= 690; DELETE FROM checkpoints WHERE size > 690", 690},
-		{"reordering", "UPDATE entries SET idx = -1 WHERE idx = 200; UPDATE entries SET idx = 200 WHERE idx = 203; UPDATE entries SET idx = 203 WHERE idx = -1", 200},
-		{"reordering across sessions", "UPDATE entries SET idx = -1 WHERE idx = 201; UPDATE entries SET idx = 201 WHERE idx = 202; UPDATE entries SET idx = 202 WHERE idx = -1", 202},
-		{"insertion", "INSERT INTO entries SELECT 703, sid, leaf FROM entries WHERE idx = 699", 703},
-		{"moved to another session", "UPDATE entries SET sid = 3 WHERE idx = 100", 100},
-		{"renamed session", "UPDATE sessions SET name = 'other' WHERE sid = 2", 1},
-		{"extra session", "INSERT INTO sessions VALUES (5, 'ghost', 9)", -1},
-		{"changed tile", "UPDATE tiles SET root = zeroblob(32) WHERE id = (SELECT min(id) FROM tiles)", -1},
-		{"missing tile", "DELETE FROM tiles", -1},
-		{"forged key", "UPDATE keys SET public = 'x'", 0},
-		{"checkpoint moved", "UPDATE checkpoints SET size = size - 1", -1},
-		{"checkpoint changed", "UPDATE checkpoints SET note = CAST(replace(note, 'A', 'B') AS BLOB)", -1},
-		{"checkpoint of more than there is", "UPDATE checkpoints SET size = 9999 WHERE size = 703", 703},
+		{"bit flip in a body", "UPDATE entries SET leaf = CAST(replace(leaf, '\"n\":399', '\"n\":398') AS BLOB) WHERE idx = 400", 400, "entry 400: it was changed: entry 403, the next of its session"},
+		{"bit flip in the last entry of a session", "UPDATE entries SET leaf = CAST(replace(leaf, '{}', '{\"n\":1}') AS BLOB) WHERE idx = 701", 452, "from it on, up to entry 702, one was changed"},
+		{"not canonical", "UPDATE entries SET leaf = CAST(replace(leaf, '\"n\":', '\"n\": ') AS BLOB) WHERE idx = 123", 123, "not canonical JSON"},
+		{"not an envelope", "UPDATE entries SET leaf = x'7b7d' WHERE idx = 5", 5, "not an entry"},
+		{"deletion", "DELETE FROM entries WHERE idx = 300", 300, "entry 300: it is missing"},
+		{"deletion closed up", "DELETE FROM entries WHERE idx = 300; UPDATE entries SET idx = idx - 1 WHERE idx > 300", 302, "it is number 100 of session s2, and number 99, which belongs before it, is missing"},
+		{"deletion of the first", "DELETE FROM entries WHERE idx = 0", 0, "entry 0: it is missing"},
+		{"truncation", "DELETE FROM entries WHERE idx >= 690", 690, "entry 690: it and what follows it is gone"},
+		{"truncation with its checkpoint", "DELETE FROM entries WHERE idx >= 690; DELETE FROM checkpoints WHERE size > 690", 690, "head.note was signed over 703 entries"},
+		{"reordering", "UPDATE entries SET idx = -1 WHERE idx = 200; UPDATE entries SET idx = 200 WHERE idx = 203; UPDATE entries SET idx = 203 WHERE idx = -1", 200, "number 66, which belongs before it, is missing or was moved"},
+		{"reordering across sessions", "UPDATE entries SET idx = -1 WHERE idx = 201; UPDATE entries SET idx = 201 WHERE idx = 202; UPDATE entries SET idx = 202 WHERE idx = -1", 202, "changed, or moved"},
+		{"insertion", "INSERT INTO entries SELECT 703, sid, leaf FROM entries WHERE idx = 699", 703, "it was repeated, or moved"},
+		{"moved to another session", "UPDATE entries SET sid = 3 WHERE idx = 100", 100, "it is of session s0, and the database has it under another"},
+		{"renamed session", "UPDATE sessions SET name = 'other' WHERE sid = 2", 1, "its list of sessions was changed"},
+		{"extra session", "INSERT INTO sessions VALUES (5, 'ghost', 9)", -1, "lists 5 sessions, and its entries have 4"},
+		{"changed tile", "UPDATE tiles SET root = zeroblob(32) WHERE id = (SELECT min(id) FROM tiles)", -1, "entries 0 to 255"},
+		{"missing tile", "DELETE FROM tiles", -1, "entries 0 to 255"},
+		{"forged key", "UPDATE keys SET public = 'x'", 0, "its list of keys was changed"},
+		{"checkpoint moved", "UPDATE checkpoints SET size = size - 1", -1, "the checkpoint in the database over the first 251 entries is one of ledger example.com/test over 252"},
+		{"checkpoint changed", "UPDATE checkpoints SET note = CAST(replace(note, 'A', 'B') AS BLOB)", -1, "its signature is not by the key in force"},
+		{"checkpoint of more than there is", "UPDATE checkpoints SET size = 9999 WHERE size = 703", 703, "there is one over 9999 entries"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := copyDir(t, good)
 			runSQL(t, dir, c.query)
 			v := verifyDir(t, dir)
-			if v.Status != Invalid || v.Index != c.index || v.Reason == "" {
-				t.Errorf("%v at %d (%s), want invalid at %d", v.Status, v.Index, v.Reason, c.index)
+			if v.Status != Invalid || v.Index != c.index || !strings.Contains(v.Reason, c.says) {
+				t.Errorf("%v at %d (%s), want invalid at %d with %q", v.Status, v.Index, v.Reason, c.index, c.says)
 			}
 		})
 	}

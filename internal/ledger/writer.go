@@ -27,6 +27,7 @@ type chain struct {
 	seq   int64    // of the next entry
 	prev  [32]byte // hash of the last entry
 	ended bool
+	last  int64 // index of its last entry, if it has one
 }
 
 // A writer is the state that the next entry depends on. It belongs to the caller
@@ -277,7 +278,7 @@ func (d *draft) add(e Entry) Ref {
 	d.rows = append(d.rows, row{index, c.sid, raw})
 	d.tailSIDs = append(d.tailSIDs, c.sid)
 	d.tree.add(ref.Hash, d.completeTile)
-	c.seq, c.prev, c.ended = c.seq+1, ref.Hash, e.Type == TypeEnd
+	c.seq, c.prev, c.ended, c.last = c.seq+1, ref.Hash, e.Type == TypeEnd, index
 	d.changed[e.Session] = c
 	return ref
 }
