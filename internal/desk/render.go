@@ -2,8 +2,11 @@ package desk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"ringfence/internal/act"
 )
 
 const (
@@ -29,12 +32,15 @@ func Render(q Question) string {
 		line("  tool     %s", Visible(q.Tool, maxName))
 	}
 	line("  would    %s", counted(len(q.Effects), "effect"))
-	for _, e := range q.Effects {
+	for _, d := range deeds(q.Effects) {
 		beneath := ""
-		if e.Tree {
+		if d.tree {
 			beneath = "everything beneath " // before the agent's words, so that they cannot claim or deny it
 		}
-		line("           %-10s %s%s", Visible(string(e.Kind), maxName), beneath, Visible(e.Resource.Text, maxLine))
+		line("           %-10s %s%s", strings.Join(d.kinds, ", "), beneath, Visible(d.text, maxLine))
+	}
+	if slices.ContainsFunc(q.Effects, func(e act.Effect) bool { return e.Tree && e.Is(act.Mutate) }) {
+		line("           a yes is for all of this, however often, until it has ended")
 	}
 	line("  asked by")
 	for _, c := range q.Clauses {
@@ -47,6 +53,36 @@ func Render(q Question) string {
 	renderArgs(&b, q)
 	line("  until    %s; no answer by then is a no", q.Deadline.Format("15:04:05 MST"))
 	return b.String()
+}
+
+// A deed is everything that would be done to one resource.
+type deed struct {
+	kinds []string
+	resource
+}
+
+type resource struct {
+	on   act.ResourceType
+	text string
+	tree bool
+}
+
+// deeds returns what effects come to, each resource once.
+func deeds(effects []act.Effect) []deed {
+	var all []deed
+	at := map[resource]int{}
+	for _, e := range effects {
+		r := resource{e.Resource.Type, e.Resource.Text, e.Tree}
+		i, known := at[r]
+		if !known {
+			i = len(all)
+			at[r], all = i, append(all, deed{resource: r})
+		}
+		if kind := Visible(string(e.Kind), maxName); !slices.Contains(all[i].kinds, kind) {
+			all[i].kinds = append(all[i].kinds, kind)
+		}
+	}
+	return all
 }
 
 func quorum(c Clause) string {

@@ -33,6 +33,12 @@ type refusal struct {
 	reason string
 }
 
+// text says that it is a denial, once: what a policy says begins so already.
+func (no *refusal) text() string {
+	const denied = "denied: "
+	return cut(denied+strings.TrimPrefix(no.reason, denied), maxReason)
+}
+
 func refuse(code act.Code, format string, args ...any) *refusal {
 	return &refusal{code: code, reason: fmt.Sprintf(format, args...)}
 }
@@ -276,7 +282,7 @@ func (d *draft) allowed() act.Ticket {
 func (d *draft) denied(no *refusal) act.Ticket {
 	return act.Ticket{
 		Session: d.req.Session, Verb: d.req.Verb, Tool: d.req.Tool, Verdict: act.Deny,
-		Code: no.code, Rules: no.rules, Reason: cut(no.reason, maxReason), Effects: d.res.Effects,
+		Code: no.code, Rules: no.rules, Reason: no.text(), Effects: d.res.Effects,
 	}
 }
 

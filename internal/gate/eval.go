@@ -58,7 +58,7 @@ func Evaluate(run *Run, r act.Request, g Given) Judgement {
 }
 
 func (d *draft) judgement(no *refusal) Judgement {
-	return Judgement{Code: no.code, Rules: no.rules, Reason: no.reason, Effects: d.res.Effects}
+	return Judgement{Code: no.code, Rules: no.rules, Reason: no.text(), Effects: d.res.Effects}
 }
 
 // annotated takes the annotation of a tool for its definition.

@@ -63,6 +63,9 @@ func TestRefusals(t *testing.T) {
 			if got.Verdict != act.Deny || got.Code != c.code || !strings.Contains(got.Reason, c.about) {
 				t.Errorf("got %s %s: %s\nwant %s about %q", got.Verdict, got.Code, got.Reason, c.code, c.about)
 			}
+			if !strings.HasPrefix(got.Reason, "denied: ") || strings.Count(got.Reason, "denied") > 1 {
+				t.Errorf("says otherwise than once that it is a denial: %s", got.Reason)
+			}
 			if types := b.record.types(); len(types) == 0 || !strings.HasPrefix(types[len(types)-1], EntryDecision) {
 				t.Errorf("recorded %v, which does not end in a decision", types)
 			}
@@ -78,7 +81,9 @@ func direct(kind act.Kind, text string) act.Request {
 }
 
 func denies(rule string) judge {
-	return func(policy.Query) policy.Decision { return policy.Decision{Rules: []string{rule}, Reason: "no."} }
+	return func(policy.Query) policy.Decision {
+		return policy.Decision{Rules: []string{rule}, Reason: "denied: no."}
+	}
 }
 
 // TestNoSession: a session that is not known, or has ended, is denied.

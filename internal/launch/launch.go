@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,9 @@ type DeniedError struct{ Ticket act.Ticket }
 
 // Error says why, as the gate put it.
 func (d *DeniedError) Error() string { return d.Ticket.Reason }
+
+// Denied is the ticket, for who must not know this package.
+func (d *DeniedError) Denied() act.Ticket { return d.Ticket }
 
 // Options say how to launch. Session and Tier are required.
 type Options struct {
@@ -184,7 +188,26 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 	case sandbox.ReadWrite:
 		s.Workspace.Path = e.Write[len(s.ReadWrite)]
 	}
-	return s, nil
+	return lifted(s), nil
+}
+
+// lifted makes a workspace that is read writable where it is, or lies in, a tree that
+// may be changed: a box takes the narrower of two words about one place.
+func lifted(s sandbox.Spec) sandbox.Spec {
+	if s.Workspace.Mode != sandbox.ReadOnly || slices.Contains(s.ReadOnly, s.Workspace.Path) {
+		return s
+	}
+	var others []string
+	for _, w := range s.ReadWrite {
+		if rel, err := filepath.Rel(w, s.Workspace.Path); err == nil && filepath.IsLocal(rel) {
+			s.Workspace.Mode = sandbox.ReadWrite
+		}
+		if w != s.Workspace.Path {
+			others = append(others, w)
+		}
+	}
+	s.ReadWrite = others
+	return s
 }
 
 // finish hands in an outcome also when ctx has ended.

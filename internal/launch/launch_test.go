@@ -134,6 +134,30 @@ func TestResolvedRuns(t *testing.T) {
 	}
 }
 
+// TestWorkspaceGivenForChange: who names the workspace, or what it lies in, as what may
+// be changed gets it, though the profile would have it read; the policy has decided so.
+func TestWorkspaceGivenForChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		ro, rw, left []string
+		mode         sandbox.Mode
+	}{
+		"itself":           {nil, []string{"/w", "/x"}, []string{"/x"}, sandbox.ReadWrite},
+		"what it lies in":  {nil, []string{"/"}, []string{"/"}, sandbox.ReadWrite},
+		"a part of it":     {nil, []string{"/w/a"}, []string{"/w/a"}, sandbox.ReadOnly},
+		"another":          {nil, []string{"/wx", "/x"}, []string{"/wx", "/x"}, sandbox.ReadOnly},
+		"reading it, said": {[]string{"/w"}, []string{"/w"}, []string{"/w"}, sandbox.ReadOnly},
+	} {
+		w := world{verdict: act.Allow}
+		s := sandbox.Spec{Argv: []string{"make"}, Workspace: sandbox.Workspace{Path: "/w", Mode: sandbox.ReadOnly}, ReadOnly: c.ro, ReadWrite: c.rw}
+		if _, err := Start(t.Context(), Options{Session: &w, Tier: &w}, s); err != nil {
+			t.Fatal(err)
+		}
+		if w.spec.Workspace.Mode != c.mode || !slices.Equal(w.spec.ReadWrite, c.left) {
+			t.Errorf("%s: %q, and %q for change", name, w.spec.Workspace.Mode, w.spec.ReadWrite)
+		}
+	}
+}
+
 // TestNotUTF8: what the request cannot say is not asked for, let alone built.
 func TestNotUTF8(t *testing.T) {
 	for name, change := range map[string]func(*sandbox.Spec){

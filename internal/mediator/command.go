@@ -250,11 +250,20 @@ func (k *kept) text() (string, int64) {
 	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", k.head, left, tail), left
 }
 
+// A denied is the error of a launch that the gate did not allow.
+type denied interface {
+	error
+	Denied() act.Ticket
+}
+
 // runCommand starts a box, reads it to its end and says what came of it. When it
 // returns nothing of the box runs.
 func runCommand(ctx context.Context, spec sandbox.Spec, stdin string, start func() (sandbox.Box, func() error, error)) ([]byte, error) {
 	box, finish, err := start()
+	var no denied
 	switch {
+	case errors.As(err, &no):
+		return nil, no // it says all that a denied call says
 	case errors.Is(err, sandbox.ErrNotFound):
 		return nil, fmt.Errorf("nothing was run: %w", err)
 	case err != nil:

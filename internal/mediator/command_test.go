@@ -204,6 +204,12 @@ func (emptyBox) Denials() []sandbox.Denial {
 	return []sandbox.Denial{{Op: "create", Object: "/w/.envrc", Observed: true}}
 }
 
+// A deniedError is the error of a launch that was denied.
+type deniedError struct{}
+
+func (deniedError) Error() string      { return "denied: delete /w is forbidden by c3" }
+func (deniedError) Denied() act.Ticket { return act.Ticket{} }
+
 type nopCloser struct{}
 
 func (nopCloser) Write(p []byte) (int, error) { return len(p), nil }
@@ -227,6 +233,7 @@ func TestRun(t *testing.T) {
 		path   []string
 		args   string
 		record error
+		launch error
 		want   string // of the result, or of the error
 		spec   sandbox.Spec
 		log    string
@@ -240,6 +247,7 @@ func TestRun(t *testing.T) {
 			spec: sandbox.Spec{Profile: sandbox.ProfileAgent, Workspace: sandbox.Workspace{Path: work, Mode: sandbox.ReadWrite}, Limits: sandbox.Limits{Wall: 5 * time.Second, CPU: sandbox.Unlimited}},
 		},
 		{name: "not on record", record: full, log: "record s/4", want: "nothing was run, as there is no box for it: the disk is full"},
+		{name: "denied with what it may change", set: Settings{Builtin: "exec", Workspace: sandbox.ReadWrite}, launch: deniedError{}, want: " denied: delete /w is forbidden by c3"},
 		{name: "another program of that name", path: []string{"/usr/bin", bin}, want: ""},
 		{name: "not found by name", path: []string{"/usr/bin"}, want: "the name means another program"},
 		{name: "not resolved", args: `{"command":"x","cwd":".","workspace":"."}`, want: "were not resolved"},
@@ -258,6 +266,9 @@ func TestRun(t *testing.T) {
 		}
 		b.Launch = func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (sandbox.Box, func() error, error) {
 			log = append(log, "launch")
+			if c.launch != nil {
+				return nil, nil, c.launch
+			}
 			box, err := tier.Start(ctx, s)
 			return box, func() error { log = append(log, "finish"); return nil }, err
 		}

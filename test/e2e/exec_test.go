@@ -210,7 +210,7 @@ func TestExecCoding(t *testing.T) {
 			t.Errorf("%s: %s", c.command, got)
 		}
 	}
-	if got, failed := call(t, s, "exec__run_command", object{"command": "rm greet.go"}); !failed || !strings.Contains(got, "approval needed") {
+	if got, failed := call(t, s, "exec__run_command", object{"command": "rm greet.go"}); !failed || !strings.Contains(got, "needs approval by c") {
 		t.Error(got)
 	}
 	if got, failed := call(t, s, "filesystem__read_text_file", object{"path": "greet.go"}); failed {
