@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
 	"ringfence/internal/sandbox"
@@ -141,21 +142,22 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(boxError(err), session.Close(closing))
+	err = errors.Join(f.boxError(err, conf.AskNever), session.Close(closing))
 	if err == nil && status != 0 {
 		err = &exitError{code: status}
 	}
 	return err
 }
 
-// boxError gives an error of launching its exit status.
-func boxError(err error) error {
+// boxError gives an error of launching its exit status. With never nobody is asked, as
+// the configuration has it.
+func (f *execFlags) boxError(err error, never bool) error {
 	var denied *launch.DeniedError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &denied):
-		return &exitError{code: codeNotRun, err: fmt.Errorf("denied: %w", err)}
+		return &exitError{code: codeNotRun, err: err, hint: f.denialHint(denied.Ticket.Code, never)}
 	case errors.Is(err, api.ErrUndecided):
 		return &exitError{code: codeNotRun, err: err, hint: "nothing was run; try again"}
 	case errors.Is(err, sandbox.ErrNotFound):
@@ -164,6 +166,23 @@ func boxError(err error) error {
 		return &exitError{code: codeNotBuilt, err: err, hint: "nothing was run; \"ringfence doctor\" says what this machine can enforce"}
 	}
 	return err
+}
+
+// denialHint says what the person who typed the command can do about a denial.
+func (f *execFlags) denialHint(code act.Code, never bool) string {
+	switch {
+	case code == act.CodePolicy && f.policy == "":
+		return "the default constitution applies: \"ringfence policy show\" prints it, --policy DIR names another"
+	case code == act.CodePolicy:
+		return fmt.Sprintf("\"ringfence policy show --policy %s\" prints what applies, clause by clause", f.policy)
+	case code != act.CodeNoAnswer:
+		return ""
+	case never && f.ask != api.AskNever:
+		return "the configuration says that nobody is asked (ask.never)"
+	case f.ask == api.AskNever:
+		return "without \"--ask never\" a person can say yes, here or with \"ringfence approvals\" in another terminal"
+	}
+	return "--ask-wait says how long a person is waited for"
 }
 
 func (f execFlags) confirmed(r sandbox.Report) error {
