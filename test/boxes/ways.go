@@ -49,7 +49,7 @@ const (
 var containers = boxtest.Options{Workers: 4, NoHolds: true, Sparse: true, Image: true}
 
 // containerMemory is what an operator gives containers in which compilers run.
-const containerMemory = 1 << 30
+const containerMemory = 512 << 20
 
 func nativeTier() sandbox.Tier { return native.Tier{} }
 

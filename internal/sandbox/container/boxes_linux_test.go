@@ -18,6 +18,8 @@ import (
 // A boxCase is a block of testdata/boxes.txt, which says what its members are.
 type boxCase struct {
 	name, only, exit, fail string
+	mode                   string
+	roots                  []string
 	spec, make, left       []string
 	run, in, out           []string
 	lost                   bool
@@ -59,6 +61,10 @@ func readBoxes(t *testing.T) []boxCase {
 			c.fail = rest
 		case "lost":
 			c.lost = true
+		case "mode":
+			c.mode = rest
+		case "roots":
+			c.roots = append(c.roots, rest)
 		case "left":
 			c.left = append(c.left, rest)
 		default:
@@ -90,7 +96,15 @@ func world(t *testing.T, c boxCase) string {
 		must(os.Mkdir(filepath.Join(dir, d), 0o755))
 	}
 	must(os.WriteFile(dir+"/lib/f", []byte("library\n"), 0o644))
-	must(os.Chmod(dir+"/closed", 0o700))
+	for _, name := range []string{"closed/f", "roots/f", "roots/denied"} {
+		must(os.WriteFile(filepath.Join(dir, name), []byte("closed\n"), 0o600))
+	}
+	must(os.WriteFile(dir+"/roots/held", []byte("held\n"), 0o600))
+	must(errors.Join(os.Chmod(dir+"/closed", 0o700), os.Chmod(dir+"/roots", 0o700)))
+	if c.mode != "" {
+		mode, err := strconv.ParseUint(c.mode, 8, 32)
+		must(errors.Join(err, os.Chmod(dir+"/ws", os.FileMode(mode))))
+	}
 	must(os.Symlink(dir+"/lib", dir+"/link"))
 	must(os.Symlink(dir+"/ws", dir+"/wslink"))
 	for _, m := range append(c.make, "twin=two") {
@@ -203,6 +217,18 @@ func runCase(t *testing.T, tier *Tier, c boxCase) {
 	}
 	if !out.Report.Complete() || out.Report.Image == "" {
 		t.Errorf("the report is not complete: %s, image %q", out.Report, out.Report.Image)
+	}
+	for _, l := range c.roots {
+		name, want, _ := strings.Cut(l, "=")
+		b, err := os.ReadFile(filepath.Join(dir, "roots", name))
+		fi, statErr := os.Stat(filepath.Join(dir, "roots", name))
+		if err := errors.Join(err, statErr); err != nil {
+			t.Fatal(err)
+		}
+		uid, _, _ := ownership(fi)
+		if got := strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", "+") + " " + strconv.FormatUint(uid, 10); got != want {
+			t.Errorf("%s is %q afterwards, want %q", name, got, want)
+		}
 	}
 	for _, l := range c.left {
 		name, want, _ := strings.Cut(l, "=")

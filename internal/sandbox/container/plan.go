@@ -24,6 +24,11 @@ type plan struct {
 	wall     time.Duration
 	limits   limits
 	dir      string
+	// mapped says that the box has what root owns as its own, by mounts that we make.
+	mapped bool
+	// search are files of the image that the program can be, if it is not where the
+	// Spec says.
+	search []string
 	// Where the workspace is a copy: where it lies, and where it is in the container.
 	copy, copyAt string
 }
@@ -144,34 +149,69 @@ func (p *plan) bounds(s sandbox.Spec, o Options) {
 	}
 }
 
-// chooseUser picks whom the box runs as: nobody, or the owner of what it may write.
+// chooseUser picks whom the box runs as: nobody, or the owner of what it may write, or
+// of what nobody else may read.
 func (p *plan) chooseUser(e *engine) error {
 	p.uid, p.gid = nobody, nobody
-	for _, m := range p.mounts {
-		if m.readOnly {
-			continue
-		}
-		fi, err := os.Stat(m.real)
+	var closed *mount
+	for i, m := range p.mounts {
+		fi, err := m.stat()
 		if err != nil {
 			return fmt.Errorf("asking whose a path is: %w", err)
 		}
 		uid, gid, _ := ownership(fi)
-		if fi.Mode().Perm()&0o002 != 0 {
-			continue // anybody may write there
+		others := fi.Mode().Perm() & 0o007
+		switch {
+		case m.readOnly && !m.denied && closed == nil && !readable(fi):
+			closed = &p.mounts[i]
+		case m.readOnly || others&0o002 != 0: // anybody may write there
+		default:
+			return p.become(m, uid, gid, e)
 		}
-		return p.become(m, uid, gid, e)
 	}
-	return nil
+	if closed == nil {
+		return nil
+	}
+	fi, err := closed.stat()
+	if err != nil {
+		return fmt.Errorf("asking whose a path is: %w", err)
+	}
+	uid, gid, _ := ownership(fi)
+	return p.become(*closed, uid, gid, e)
+}
+
+func (m mount) stat() (os.FileInfo, error) {
+	if m.opened != nil {
+		return m.opened.Stat()
+	}
+	return os.Stat(m.real)
+}
+
+// readable reports whether others than its owner may use a path.
+func readable(fi os.FileInfo) bool {
+	want := fs.FileMode(0o004)
+	switch {
+	case fi.IsDir():
+		want = 0o005
+	case fi.Mode()&fs.ModeSocket != 0:
+		want = 0o006
+	}
+	return fi.Mode().Perm()&want == want
 }
 
 func (p *plan) become(m mount, uid, gid uint64, e *engine) error {
 	switch {
-	case uid == 0:
+	case uid == 0 && e.local && !e.rootless && !e.remapped && machineRoot():
+		p.mapped = true
+		return nil
+	case uid == 0 && !m.readOnly:
 		return fmt.Errorf("%s belongs to root, and no container runs as root; give it to a user (sudo chown -R USER %s), take it read-only, or use the tier native", m.real, m.real)
-	case e.remapped:
+	case e.remapped && !m.readOnly:
 		return fmt.Errorf("%s maps the users of containers to others, who cannot write to %s; take it read-only, or use the tier native", e, m.real)
-	case e.rootless && uid != uint64(os.Getuid()):
+	case e.rootless && uid != uint64(os.Getuid()) && !m.readOnly:
 		return fmt.Errorf("%s belongs to user %d, and a rootless engine's containers can write only what is ours", m.real, uid)
+	case uid == 0 || e.remapped || e.rootless && uid != uint64(os.Getuid()):
+		return nil // nobody cannot read it, which will be said
 	case e.rootless && e.kind == RuntimeDocker:
 		p.uid, p.gid = 0, 0 // who is we, outside
 		return nil
