@@ -95,7 +95,14 @@ func newAnswer(s *streams, yes bool) *cobra.Command {
 				if err := e.Answer(c.Context(), q.ID, choice); err != nil {
 					return answerError(err)
 				}
-				return s.value(map[string]any{"id": q.ID, "approved": yes}, func() string {
+				wants := ""
+				if yes {
+					wants = stillWanted(c.Context(), e, q.ID, choice.Mark)
+				}
+				return s.value(map[string]any{"id": q.ID, "approved": yes && wants == "", "counted": true}, func() string {
+					if wants != "" {
+						return wants
+					}
 					if yes && !all && q.Calls > 1 {
 						return fmt.Sprintf("Approved, one of %d identical calls; \"--all\" is for all that wait.\n", q.Calls)
 					}
@@ -108,6 +115,21 @@ func newAnswer(s *streams, yes bool) *cobra.Command {
 		c.Flags().BoolVar(&all, "all", false, "approve every identical call that waits now, not the oldest alone")
 	}
 	return c
+}
+
+// stillWanted says what a question needs besides a yes that was counted; "" if that was
+// enough.
+func stillWanted(ctx context.Context, e *api.Client, id string, mark uint64) string {
+	q, err := e.Question(ctx, id)
+	if err != nil || q.Mark != mark && mark != 0 {
+		return ""
+	}
+	for _, cl := range q.Clauses {
+		if cl.Have > 0 && cl.Have < cl.Count {
+			return fmt.Sprintf("Counted, and not approved yet: %s needs %d different people, and %d of them said yes. People are users\nof this machine; one counts once, from whatever terminal.\n", cl.ID, cl.Count, cl.Have)
+		}
+	}
+	return ""
 }
 
 func newApprovalsWatch(s *streams) *cobra.Command {

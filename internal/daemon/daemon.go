@@ -221,7 +221,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, unopened(err)
 	}
-	e.desk = desk.New(desk.Options{Roles: conf.Approvers, Wait: conf.AskWait, Now: o.Now})
+	e.desk = desk.New(desk.Options{Roles: conf.Approvers, People: 1, Wait: conf.AskWait, Now: o.Now})
 	e.gate = gate.New(gate.Options{
 		Runs: e.gateRun, Ledger: e.ledger, Desk: deskFace{e.desk, o.Now}, Pins: e.pins,
 		Inspect: &inspect.Inspector{}, Now: o.Now, Digest: digest,

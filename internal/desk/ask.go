@@ -80,7 +80,7 @@ func (d *Desk) bounded(q Question) (Question, error) {
 	if n > maxQuestion {
 		return q, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, n, maxQuestion)
 	}
-	q.Asked = d.opts.Now()
+	q.Asked, q.People = d.opts.Now(), d.opts.People
 	if q.Deadline.IsZero() {
 		q.Deadline = q.Asked.Add(d.opts.Wait)
 	}

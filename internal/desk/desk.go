@@ -15,7 +15,8 @@
 //	D4  Whoever waits cannot approve: the same process, POSIX session or
 //	    controlling terminal is refused; where the machine cannot tell, the answer
 //	    says SelfNotExcluded.
-//	D5  Different people are different user ids. One person counts once a clause.
+//	D5  Different people are different user ids, as the kernel tells them of the
+//	    socket, and nothing else. One person counts once a clause.
 //	D6  A token is consumed at most once, only for its digest, only before its
 //	    expiry, and only by the desk that made it: none survives a restart.
 //	D7  Memory is bounded for each session and in total.
@@ -50,7 +51,7 @@ var (
 	// ErrRole says that no clause shown accepts this person.
 	ErrRole = errors.New("this person has none of the roles that must approve")
 	// ErrTwice says that this person has already said yes to these calls.
-	ErrTwice = errors.New("this person has already approved")
+	ErrTwice = errors.New("this person has already approved, and counts once, from whatever terminal: people are users of this machine")
 	// ErrToken says that a token is forged, foreign, used up or made for
 	// something else.
 	ErrToken = errors.New("not a valid approval")
@@ -65,6 +66,9 @@ type Options struct {
 	// the person holds. Clauses without a role accept anyone who can reach the
 	// desk.
 	Roles map[string][]string
+	// People is how many different people can reach the desk; 0: any number. A
+	// question that needs more says that it cannot be approved.
+	People int
 	// Wait is how long a question without a deadline waits. Default 5 minutes.
 	Wait time.Duration
 	// MaxWait caps the deadline of any question. Default 1 hour.

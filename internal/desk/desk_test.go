@@ -21,7 +21,7 @@ var (
 	carol = Identity{UID: 3, PID: 400, SID: 40, TTY: "/dev/pts/4", Name: "carol", Known: true}
 )
 
-var roles = map[string][]string{"alice": {"owner"}, "2": {"owner", "security"}}
+var roles = map[string][]string{"alice": {"owner"}, "alias": {"owner"}, "2": {"owner", "security"}}
 
 func ask(n int) Question {
 	return Question{
@@ -146,7 +146,8 @@ func TestSelf(t *testing.T) {
 func TestQuorum(t *testing.T) {
 	two := []Clause{{ID: "c1", Count: 2, Role: "owner"}}
 	mixed := []Clause{{ID: "c1", Role: "owner"}, {ID: "c2", Role: "security"}, {ID: "c3"}}
-	aliceAgain := alice
+	aliceAgain, renamed := alice, alice
+	renamed.Name, renamed.PID, renamed.SID, renamed.TTY = "alias", 998, 98, "/dev/pts/8"
 	aliceAgain.PID, aliceAgain.SID, aliceAgain.TTY = 999, 99, "/dev/pts/9"
 	type vote struct {
 		who Identity
@@ -162,6 +163,7 @@ func TestQuorum(t *testing.T) {
 		"one of two":         {two, []vote{{alice, true, nil}}, false, false},
 		"two owners":         {two, []vote{{alice, true, nil}, {bob, true, nil}}, true, true},
 		"one person twice":   {two, []vote{{alice, true, nil}, {aliceAgain, true, ErrTwice}}, false, false},
+		"by another name":    {two, []vote{{alice, true, nil}, {renamed, true, ErrTwice}}, false, false},
 		"no role":            {two, []vote{{carol, true, ErrRole}}, false, false},
 		"no role, no":        {two, []vote{{carol, false, nil}}, true, false},
 		"a no after a yes":   {two, []vote{{alice, true, nil}, {bob, false, nil}}, true, false},

@@ -83,10 +83,11 @@ type Question struct {
 	// prompts there ([Prompt]): an answer by that very process is the person's in
 	// front of it. Other processes of the same session stay refused.
 	OwnTerminal bool      `json:"own_terminal,omitempty"`
-	Asked       time.Time `json:"asked"`    // set by the desk
-	Deadline    time.Time `json:"deadline"` // zero: Options.Wait from now; of several calls the earliest
-	Calls       int       `json:"calls"`    // set by the desk: identical calls that wait
-	Mark        uint64    `json:"mark"`     // set by the desk: names exactly these calls, for [Choice.Mark]
+	People      int       `json:"people,omitempty"` // set by the desk: Options.People
+	Asked       time.Time `json:"asked"`            // set by the desk
+	Deadline    time.Time `json:"deadline"`         // zero: Options.Wait from now; of several calls the earliest
+	Calls       int       `json:"calls"`            // set by the desk: identical calls that wait
+	Mark        uint64    `json:"mark"`             // set by the desk: names exactly these calls, for [Choice.Mark]
 }
 
 // A Choice is what a person answers. The zero Choice is a no.

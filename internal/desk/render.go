@@ -46,6 +46,9 @@ func Render(q Question) string {
 	for _, c := range q.Clauses {
 		line("           %s  %s", Visible(c.ID, maxName), Visible(c.Text, maxLine))
 		line("               %s", quorum(c))
+		if q.People > 0 && c.Count > q.People {
+			line("               this cannot be approved: %s can answer here", counted(q.People, "user"))
+		}
 	}
 	if q.Calls > 1 {
 		line("  calls    %d identical calls wait", q.Calls)
@@ -88,7 +91,7 @@ func deeds(effects []act.Effect) []deed {
 func quorum(c Clause) string {
 	who := "one person"
 	if n := max(c.Count, 1); n > 1 {
-		who = fmt.Sprintf("%d different people", n)
+		who = fmt.Sprintf("%d different people (users of this machine, each counts once)", n)
 	}
 	if c.Role != "" {
 		who += " of role " + Visible(c.Role, maxName)
