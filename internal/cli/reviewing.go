@@ -36,8 +36,16 @@ func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec san
 		return 0, errors.Join(sandbox.ErrNotBuilt, err)
 	}
 	o.Tier = reviewed{o.Tier, r, func(because error) error {
+		because = errors.New(strings.ReplaceAll(because.Error(), sandbox.ErrNotBuilt.Error()+": ", ""))
 		s.say("the workspace is copied for the review: %v", because)
-		return r.Copy(ctx, because)
+		err := r.Copy(ctx, because)
+		if errors.Is(err, review.ErrTooLarge) {
+			err = fmt.Errorf("%w; name a smaller directory with -w, or make an overlay possible: %w", err, because)
+		}
+		if err == nil && r.LeftOut > 0 {
+			s.say("%s not in the copy: no files, not readable, or of another file system", plural(uint64(r.LeftOut), "entry is", "entries are"))
+		}
+		return err
 	}}
 	status, err := s.launch(ctx, o, spec)
 	return status, errors.Join(err, s.endReview(r))

@@ -23,9 +23,9 @@ func newReview(s *streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "review",
 		Short: "Look at what a box changed, and apply it or not",
-		Long: "Look at what a box changed, and apply it or not. What runs with --review works on a\n" +
-			"copy of the workspace that holds only what it changes; nothing reaches the workspace\n" +
-			"until it is applied. ID may be left out while there is one review.",
+		Long: "Look at what a box changed, and apply it or not. What runs with --review works on an\n" +
+			"overlay of the workspace, or where none can be had on a copy; nothing reaches the\n" +
+			"workspace until it is applied. ID may be left out while there is one review.",
 	}
 	c.AddCommand(newReviewList(s), newReviewDiff(s), newReviewApply(s), newReviewDiscard(s))
 	return c
@@ -38,6 +38,9 @@ type reviewView struct {
 	Session   string       `json:"session,omitempty"`
 	Began     time.Time    `json:"began"`
 	Running   bool         `json:"running"`
+	Kept      string       `json:"kept"`               // "overlay" or "copy"
+	Because   string       `json:"because,omitempty"`  // why it is a copy
+	LeftOut   int          `json:"left_out,omitempty"` // how much the copy has not
 	Changes   []changeView `json:"changes"`
 	Error     string       `json:"error,omitempty"` // why the changes cannot be read
 }
@@ -98,7 +101,7 @@ func changeLine(c review.Change) string {
 const pathWidth = 1024 // bytes of a path that a line shows
 
 func viewOf(r *review.Review) reviewView {
-	v := reviewView{ID: r.ID, Workspace: r.Workspace, Session: r.Session, Began: r.Began, Running: r.Running()}
+	v := reviewView{ID: r.ID, Workspace: r.Workspace, Session: r.Session, Began: r.Began, Running: r.Running(), Kept: r.How(), Because: r.Because, LeftOut: r.LeftOut}
 	all, err := r.Changes()
 	if err != nil {
 		v.Error = err.Error()
@@ -143,7 +146,10 @@ func reviewTable(views []reviewView) string {
 	}
 	var b strings.Builder
 	for _, v := range views {
-		state := plural(uint64(len(v.Changes)), "change", "changes")
+		state := plural(uint64(len(v.Changes)), "change", "changes") + " in the " + v.Kept
+		if v.LeftOut > 0 {
+			state += fmt.Sprintf(" (%d left out)", v.LeftOut)
+		}
 		switch {
 		case v.Error != "":
 			state = desk.Visible(v.Error, summaryWidth)
@@ -159,10 +165,10 @@ func reviewTable(views []reviewView) string {
 func (s *streams) changes(r *review.Review, paths []string) error {
 	all, err := r.Changes()
 	if err != nil {
-		return err
+		return applyHint(err, r.ID)
 	}
 	if all, err = (review.Selection{Paths: paths}).Of(all); err != nil {
-		return noChange(err, r.ID)
+		return applyHint(err, r.ID)
 	}
 	return s.value(changeViews(all), func() string {
 		var b strings.Builder
@@ -192,11 +198,11 @@ func newReviewDiff(s *streams) *cobra.Command {
 			if s.json {
 				var b strings.Builder
 				if err := r.Diff(&b, review.Selection{Paths: paths}); err != nil {
-					return noChange(err, r.ID)
+					return applyHint(err, r.ID)
 				}
 				return s.line(map[string]string{"id": r.ID, "diff": b.String()})
 			}
-			return noChange(r.Diff(s.out, review.Selection{Paths: paths}), r.ID)
+			return applyHint(r.Diff(s.out, review.Selection{Paths: paths}), r.ID)
 		},
 	}
 }
@@ -226,7 +232,7 @@ func newReviewApply(s *streams) *cobra.Command {
 			if err == nil && out.Left == 0 {
 				err = r.Remove()
 			}
-			err = errors.Join(noChange(err, r.ID), r.Close())
+			err = errors.Join(applyHint(err, r.ID), r.Close())
 			if perr := s.value(outcomeView(r, out), func() string { return outcomeText(r, out) }); perr != nil || err != nil {
 				return errors.Join(err, perr)
 			}
@@ -267,7 +273,7 @@ func outcomeText(r *review.Review, o review.Outcome) string {
 		{"Applied:", o.Applied, ""},
 		{"Changed outside meanwhile, not applied:", o.Conflicts, "\"--force\" overwrites what is there."},
 		{"Run or obeyed later by this machine, not applied:", o.Held, "Name each, or use \"--with-runs-later\"."},
-		{"Cannot be applied:", o.Refused, ""},
+		{"Cannot be applied:", o.Refused, "\"ringfence review discard " + r.ID + " PATH\" gives up what you do not want; what you do is in " + show(r.Left()) + "."},
 	} {
 		if len(part.all) == 0 {
 			continue
@@ -311,7 +317,7 @@ func newReviewDiscard(s *streams) *cobra.Command {
 			if err == nil && left == 0 {
 				err = r.Remove()
 			}
-			if err = errors.Join(noChange(err, r.ID), r.Close()); err != nil {
+			if err = errors.Join(applyHint(err, r.ID), r.Close()); err != nil {
 				return err
 			}
 			return s.value(map[string]any{"id": r.ID, "left": left, "discarded": changeViews(gone)}, func() string {
@@ -399,9 +405,22 @@ func reviewHint(err error) error {
 	return err
 }
 
-func noChange(err error, id string) error {
-	if errors.Is(err, review.ErrNoChange) {
-		return &exitError{code: codeFailed, err: err, hint: fmt.Sprintf("\"ringfence review list %s\" says what changed", id)}
+// applyHint says what can be done about an error of reading or applying changes.
+func applyHint(err error, id string) error {
+	discard := fmt.Sprintf("\"ringfence review discard %s\" gives it up", id)
+	for _, h := range []struct {
+		is   error
+		hint string
+	}{
+		{review.ErrNoChange, fmt.Sprintf("\"ringfence review list %s\" says what changed", id)},
+		{review.ErrMoved, "something still writes to it; run it again when that has ended"},
+		{review.ErrWorkspace, "put the workspace back where it was, or " + discard},
+		{review.ErrClock, "set the clock, or " + discard},
+		{review.ErrTooMuch, discard},
+	} {
+		if errors.Is(err, h.is) {
+			return &exitError{code: codeFailed, err: err, hint: h.hint}
+		}
 	}
 	return err
 }

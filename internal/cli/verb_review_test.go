@@ -52,7 +52,7 @@ func TestReview(t *testing.T) {
 		code int
 		want string
 	}{
-		{"review list", 0, ws + "  5 changes"},
+		{"review list", 0, ws + "  5 changes in the overlay"},
 		{"review list %", 0, "added     .envrc  [runs-later]\nadded     Makefile  [build-file]  make runs it\nmodified  clash\n! it was changed outside"},
 		{"review list --json", 0, `"kind":"added","size":5,"flags":["runs-later"]`},
 		{"review diff % new", 0, `+text\u{1b}[2J`},

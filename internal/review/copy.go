@@ -39,7 +39,11 @@ var ErrTooLarge = fmt.Errorf("the workspace has more than %d GiB or %d files, wh
 // The error is [ErrTooLarge] where the workspace is too large. r must be in use, and
 // nothing may have been done with it.
 func (r *Review) Copy(ctx context.Context, because error) error {
-	if err := r.copy(ctx, because, maxCopied); err != nil {
+	return r.copyAtMost(ctx, because, maxCopied)
+}
+
+func (r *Review) copyAtMost(ctx context.Context, because error, most int64) error {
+	if err := r.copy(ctx, because, most); err != nil {
 		err = errors.Join(err, removeDir(filepath.Join(r.dir, layers), "copy"))
 		return fmt.Errorf("copying the workspace %s: %w", r.Workspace, err)
 	}

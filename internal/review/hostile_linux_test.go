@@ -3,11 +3,15 @@ package review
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sys/subtree"
 )
@@ -76,27 +80,188 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A box that still writes is found out, and the file is not applied.
+// A box that still writes is found out, and so is who replaces what was listed by a
+// link, a pipe or another file: nothing of it is applied.
 func TestUpperChanges(t *testing.T) {
-	r := begin(t, func(string) {})
-	fill(t, r.Upper, "file x 644 seen")
-	all, err := r.Changes()
-	if err != nil {
+	for way := range ways {
+		for name, meanwhile := range map[string]string{
+			"written": "file d/x 644 another", "a link": "remove d/x\nlink d/x ../../../../../../outside", "a link above": "move d e\nlink d e",
+			"a pipe": "remove d/x\nfifo d/x", "gone": "remove d", "a hard link": "remove d/x\noutlink d/x ../../../../outside",
+		} {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				r := beginAs(t, way, func(ws string) { fill(t, ws, "dir d 755") })
+				fill(t, r.Left(), "dir d 755\nfile d/x 644 seen")
+				all, err := r.Changes()
+				if err != nil || len(all) != 1 {
+					t.Fatal(all, err)
+				}
+				fill(t, r.Left(), meanwhile)
+				a, err := r.begin(nil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := a.each(all[0], false, a.put, &Outcome{}); !errors.Is(err, ErrMoved) {
+					t.Errorf("%v, want ErrMoved", err)
+				}
+				if err := a.end(nil); err != nil {
+					t.Error(err)
+				}
+				if left := snapshot(t, r.Workspace); strings.Count(left, "\n") != 2 {
+					t.Errorf("left:\n%s", left)
+				}
+			})
+		}
+	}
+}
+
+// TestKilledApply: an apply that is killed, wherever it is, can be repeated until all
+// is done, and leaves nothing else.
+func TestKilledApply(t *testing.T) {
+	const files = 1500
+	for way := range ways {
+		t.Run(way, func(t *testing.T) {
+			r := beginAs(t, way, func(ws string) { fill(t, ws, "dir gone 755\nmany gone/f 400\nfile old 644 old") })
+			box(t, r, work{Lines: "dir in 755\nmany in/f 1500\nremove gone\nfile old 644 new"})
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			killed := 0
+			for _, at := range []int{1, 400, 900} {
+				if killApply(t, r, at) {
+					killed++
+				}
+			}
+			again, err := Open(filepath.Dir(filepath.Dir(r.dir)), "", r.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := again.Apply(Selection{})
+			if err = errors.Join(err, again.Close()); err != nil || out.Left != 0 || len(out.Conflicts)+len(out.Refused) != 0 {
+				t.Fatalf("%d left, %s%s%v", out.Left, describe(out.Conflicts), describe(out.Refused), err)
+			}
+			names, err := os.ReadDir(r.Workspace + "/in")
+			top, terr := os.ReadDir(r.Workspace)
+			if err = errors.Join(err, terr); err != nil || len(names) != files || len(top) != 2 || killed == 0 {
+				t.Errorf("%d files, top %v, killed %d times, %v", len(names), top, killed, err)
+			}
+		})
+	}
+}
+
+// killApply has another process apply r, and kills it when it has made that many
+// files. It reports whether it was killed before its end.
+func killApply(t *testing.T, r *Review, files int) bool {
+	t.Helper()
+	c := exec.Command("/proc/self/exe")
+	c.Env = []string{applyEnv + "=" + filepath.Dir(filepath.Dir(r.dir)) + ":" + r.ID}
+	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, r.Upper, "file x 644 another")
-	a, err := r.begin(nil, nil)
-	if err != nil {
-		t.Fatal(err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return false
+		default:
+		}
+		if names, _ := os.ReadDir(r.Workspace + "/in"); len(names) >= files {
+			_ = c.Process.Kill()
+			return <-ended != nil
+		}
 	}
-	if err := a.each(all[0], false, a.put, &Outcome{}); !errors.Is(err, ErrMoved) {
-		t.Errorf("%v, want ErrMoved", err)
+}
+
+// TestNothingBesideContent: of what a box gave a file beside content, permissions and
+// time, nothing is applied.
+func TestNothingBesideContent(t *testing.T) {
+	for way := range ways {
+		r := beginAs(t, way, func(ws string) { fill(t, ws, "file old 644 old") })
+		lines := "file x 6755 x\nfile old 2755 new\nxattr x user.evil 1\nxattr old user.evil 1"
+		if os.Getuid() == 0 {
+			lines += "\nxattr x security.capability \"\\x01\\x00\\x00\\x02\\x02\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\""
+		}
+		fill(t, r.Left(), lines)
+		if out, err := r.Apply(Selection{}); err != nil || out.Left != 0 {
+			t.Fatalf("%s: %+v, %v", way, out, err)
+		}
+		for _, name := range []string{"x", "old"} {
+			list := make([]byte, 1024)
+			n, err := unix.Listxattr(r.Workspace+"/"+name, list)
+			info, serr := os.Stat(r.Workspace + "/" + name)
+			if err = errors.Join(err, serr); err != nil || n != 0 || info.Mode() != 0o755 {
+				t.Errorf("%s: %s has attributes %q, mode %v, %v", way, name, list[:max(n, 0)], info.Mode(), err)
+			}
+		}
 	}
-	if err := a.end(nil); err != nil {
-		t.Error(err)
+}
+
+// TestTwoReviews: what one review has applied is an outside change to the other.
+func TestTwoReviews(t *testing.T) {
+	for way := range ways {
+		r := beginAs(t, way, func(ws string) { fill(t, ws, "file both 644 base") })
+		other, err := New(Options{Home: filepath.Dir(filepath.Dir(r.dir)), Workspace: r.Workspace})
+		if err == nil && way == "copy" {
+			err = other.Copy(t.Context(), errors.New("no overlay"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, r.Left(), "file both 644 one\nfile new 644 one")
+		fill(t, other.Left(), "file both 644 two\nfile new 644 two\nfile free 644 two")
+		var outs [2]Outcome
+		var errs [2]error
+		var wait sync.WaitGroup
+		for i, each := range []*Review{r, other} {
+			wait.Go(func() { outs[i], errs[i] = each.Apply(Selection{}) })
+		}
+		wait.Wait()
+		total := len(outs[0].Applied) + len(outs[1].Applied)
+		if err := errors.Join(errs[0], errs[1], other.Remove(), other.Close()); err != nil || total < 3 || total > 5 {
+			t.Errorf("%s: %+v, %v", way, outs, err)
+		}
+		for _, name := range []string{"both", "new"} {
+			if b, err := os.ReadFile(r.Workspace + "/" + name); string(b) != "one\n" && string(b) != "two\n" {
+				t.Errorf("%s: %s is %q, %v", way, name, b, err)
+			}
+		}
 	}
-	if left := snapshot(t, r.Workspace); strings.Count(left, "\n") != 1 {
-		t.Errorf("left:\n%s", left)
+}
+
+// TestPathMax: paths that are longer than any system call takes are looked at and
+// applied like others.
+func TestPathMax(t *testing.T) {
+	const levels = 24 // of 250 bytes
+	name := strings.Repeat("n", 250)
+	for way := range ways {
+		r := beginAs(t, way, func(string) {})
+		d, err := subtree.Open(r.Left())
+		for range levels {
+			var next *subtree.Dir
+			if err = errors.Join(err, d.Mkdir(name, 0o755)); err == nil {
+				next, err = d.Open(name)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Close()
+			d = next
+		}
+		f, err := d.Create("f")
+		if err = errors.Join(err, f.Close(), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		out, err := r.Apply(Selection{})
+		if err != nil || len(out.Applied) != levels+1 || out.Left != 0 {
+			t.Errorf("%s: %d applied, %s%v", way, len(out.Applied), describe(out.Refused), err)
+		}
+		low, err := subtree.Open(r.Workspace)
+		if err = errors.Join(err, low.RemoveAll(name), low.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -91,8 +91,8 @@ func (t *tree) overlay(lower int, n node) (mount int, err error) {
 	}
 	mount, err = newOverlay(n)
 	if err != nil {
-		err = fmt.Errorf("%w; changes can be kept apart only where the kernel mounts an overlay of the workspace: "+
-			"the directory of ringfence must be on ext4, xfs, btrfs or tmpfs (Linux 5.11, as root 5.19), and the workspace on no overlay of its own", err)
+		err = fmt.Errorf("%w; an overlay needs Linux 5.11 (as root 5.19), the directory of ringfence on ext4, xfs, btrfs or tmpfs, "+
+			"and the workspace on no overlay of its own", err)
 	}
 	return mount, errors.Join(err, unix.Chdir("/"))
 }
