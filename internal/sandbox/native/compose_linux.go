@@ -123,7 +123,7 @@ func (h *holding) follow(who person) error {
 	for _, root := range h.writable {
 		led, err := rules.Follow(root, global...)
 		if err != nil {
-			return fmt.Errorf("%w (or let the box write what the host runs later)", err)
+			return err
 		}
 		for _, l := range led {
 			if !slices.Contains(h.led, l.Path) {
@@ -248,9 +248,12 @@ func grants(nodes []node, h holding) []grant {
 		write = landlock.Write
 	)
 	all := []grant{
-		{path: "/etc", access: read},
 		{path: "/dev", access: read | write | landlock.Device},
 		{path: "/proc", access: read},
+	}
+	// All of it may be hidden.
+	if slices.ContainsFunc(nodes, func(n node) bool { return beneath(n.path, "/etc") }) {
+		all = append(all, grant{path: "/etc", access: read})
 	}
 	for _, n := range nodes {
 		inDev := beneath(n.path, "/dev") && n.kind != kindTmpfs
