@@ -193,7 +193,7 @@ func (f execFlags) confirmed(r sandbox.Report) error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	return atomicfile.Write(f.report, append(raw, '\n'), 0o644)
+	return atomicfile.WriteOutput(f.report, append(raw, '\n'), 0o644)
 }
 
 const askTerminal = "terminal"

@@ -166,7 +166,7 @@ func newLedgerExport(s *streams) *cobra.Command {
 				if err := e.LedgerExport(c.Context(), args[0], &buf); err != nil {
 					return sessionHint(err)
 				}
-				if err := atomicfile.Write(out, buf.Bytes(), 0o600); err != nil {
+				if err := atomicfile.WriteOutput(out, buf.Bytes(), 0o600); err != nil {
 					return err
 				}
 				return s.value(map[string]any{"file": out, "bytes": buf.Len()}, func() string {

@@ -104,7 +104,7 @@ func change(t *testing.T, s *Spec, c string) {
 func TestBounds(t *testing.T) {
 	zero := Spec{}.Bounds()
 	want := Limits{
-		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20, Memory: Unlimited,
+		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20, Memory: 2 << 30,
 		Output: 1 << 20, Descriptors: 64, Processes: 64,
 	}
 	if zero != want {

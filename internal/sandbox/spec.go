@@ -160,7 +160,7 @@ type Limits struct {
 // Java and Go programs need more address space. What stands at zero has no default.
 var defaults = map[Profile]Limits{
 	ProfileCommand: {
-		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20,
+		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20, Memory: 2 << 30,
 		Output: 1 << 20, Descriptors: 64, Processes: 64,
 	},
 	ProfileAgent:  {Processes: 4096},

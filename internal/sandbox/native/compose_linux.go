@@ -201,7 +201,8 @@ func (b *builder) filters() error {
 
 // limits are the resource limits of each process of a box, soft and hard alike. That
 // of processes is one of the box: the kernel counts them by user within a user
-// namespace (kernel/ucount.c; Linux 5.14).
+// namespace (kernel/ucount.c; Linux 5.14). None is above what this process may have: a
+// hard limit can only be lowered.
 func limits(l sandbox.Limits) []limit {
 	all := []limit{{"core", unix.RLIMIT_CORE, coreSize()}}
 	add := func(name string, resource int, value int64) {
@@ -215,7 +216,19 @@ func limits(l sandbox.Limits) []limit {
 	if l.Processes != sandbox.Unlimited {
 		add("processes", unix.RLIMIT_NPROC, int64(l.Processes)+ownThreads)
 	}
+	for i, l := range all {
+		all[i] = l.within()
+	}
 	return all
+}
+
+// within returns l no higher than the hard limit of this process.
+func (l limit) within() limit {
+	var own unix.Rlimit
+	if unix.Getrlimit(l.resource, &own) == nil && own.Max < uint64(l.value) {
+		l.value = int64(own.Max)
+	}
+	return l
 }
 
 // coreSize is the limit that keeps the kernel from writing memory down. A limit of 0

@@ -130,6 +130,7 @@ func (b *builder) plainProcesses(p *plan) error {
 		return fmt.Errorf("counting processes: %w", err)
 	}
 	p.limits[i].value += n
+	p.limits[i] = p.limits[i].within()
 	return nil
 }
 

@@ -146,6 +146,7 @@ func (s *stage) becomeStage() error {
 		return fmt.Errorf("%d, %d and %d descriptors, but %d came", p.files, p.mounts, p.groups, len(s.fds))
 	}
 	unix.Umask(0)
+	preferForOOM()
 	unix.CloseOnExec(wireFD)
 	unix.Close(topFD)
 	if p.uid >= 0 {
@@ -161,6 +162,15 @@ func (s *stage) becomeStage() error {
 		return errors.New("this is not pid 1 of a namespace")
 	}
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+}
+
+// preferForOOM has a machine without memory end what is in boxes first. It holds
+// nothing: a machine that does not let us say so goes by size, as it does without us.
+func preferForOOM() {
+	if fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(fd, []byte("500"))
+		unix.Close(fd)
+	}
 }
 
 // buildRoot builds the file tree and enters it.

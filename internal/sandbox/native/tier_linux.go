@@ -323,7 +323,7 @@ func noNamespaces(err error) bool {
 	return false
 }
 
-// makeGroup makes the control group of the box. It may hold less than the Spec wants:
+// makeGroup makes the control group of the box. It may hold less than a profile wants:
 // the report says what.
 func (b *builder) makeGroup(ctx context.Context) error {
 	bounds := b.spec.Bounds()
@@ -335,8 +335,14 @@ func (b *builder) makeGroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.box.leaf, err = cgroup.Make(ctx, name, limits)
-	return err
+	if b.box.leaf, err = cgroup.Make(ctx, name, limits); err != nil {
+		return err
+	}
+	// What a profile sets is held where it can be; what somebody asked for is held.
+	if why, missing := b.box.leaf.Missing()[cgroup.Memory]; missing && b.spec.Limits.Memory > 0 {
+		return fmt.Errorf("a limit of memory for the whole box cannot be held here (%s); leave it out, or run where a control group can be had", why)
+	}
+	return nil
 }
 
 // openGroup opens where the program's process joins the groups of version 1. It does

@@ -44,6 +44,31 @@ func WriteSoon(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
+// WriteOutput is [Write] for a path that a person named for output. Of a link its target
+// is replaced; what is there and is no regular file, such as /dev/stderr or a pipe, is
+// written to and stays what it is.
+func WriteOutput(path string, data []byte, mode os.FileMode) error {
+	fi, err := os.Stat(path)
+	if err != nil || fi.IsDir() {
+		return Write(path, data, mode) // a link that leads nowhere is replaced
+	}
+	if fi.Mode().IsRegular() {
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		return Write(path, data, mode)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
 // CreateNew is [Write] for a path at which nothing may exist yet; otherwise the
 // error is fs.ErrExist and the file there is untouched. Of several concurrent
 // calls exactly one succeeds. The file system must have hard links.

@@ -3,6 +3,7 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -112,4 +113,37 @@ func TestCreateNewOnce(t *testing.T) {
 		t.Errorf("file holds %q, %v", got, err)
 	}
 	only(t, dir, "f")
+}
+
+// TestOutputStaysWhatItIs: a device or a pipe that a person named is written to, not
+// replaced by a file, and neither is a link to a file.
+func TestOutputStaysWhatItIs(t *testing.T) {
+	dir := t.TempDir()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	pipe, link, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	if err := errors.Join(os.Symlink(fmt.Sprintf("/dev/fd/%d", w.Fd()), pipe), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, link, pipe} {
+		if err := WriteOutput(path, []byte(filepath.Base(path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	piped, err := io.ReadAll(r)
+	if err != nil || string(piped) != "pipe" {
+		t.Errorf("through the pipe came %q, %v", piped, err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "link" {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+	for _, path := range []string{link, pipe} {
+		if fi, err := os.Lstat(path); err != nil || fi.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s became %v, %v", path, fi.Mode(), err)
+		}
+	}
 }
