@@ -139,7 +139,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	case f.ask != api.AskNever && !conf.AskNever:
 		defer s.tellWait(ctx, client, session.Opened().Session)()
 	}
-	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: f.confirmed}, spec, f.review, session.Opened().Session)
+	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error { return f.confirmed(s, r) }}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err = errors.Join(f.boxError(err, conf.AskNever), session.Close(closing))
@@ -185,7 +185,14 @@ func (f *execFlags) denialHint(code act.Code, never bool) string {
 	return "--ask-wait says how long a person is waited for"
 }
 
-func (f execFlags) confirmed(r sandbox.Report) error {
+// confirmed tells the person what his box does not hold, before anything runs in it, and
+// writes the report where he wants it.
+func (f execFlags) confirmed(s *streams, r sandbox.Report) error {
+	for _, layer := range r.Missing {
+		if !strings.HasPrefix(layer, sandbox.LayerCgroup) { // what of the profile's limits is held differs from machine to machine
+			s.say("not held: %s: %s", layer, r.Evidence[layer])
+		}
+	}
 	if f.report == "" {
 		return nil
 	}
