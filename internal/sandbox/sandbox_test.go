@@ -35,6 +35,10 @@ func TestValidate(t *testing.T) {
 				can = append(can, Overlays)
 				continue
 			}
+			if c == "copies" {
+				can = append(can, Copies)
+				continue
+			}
 			change(t, &s, c)
 		}
 		err := s.Validate(can...)
@@ -71,6 +75,8 @@ func change(t *testing.T, s *Spec, c string) {
 		s.Workspace = Workspace{Path: p, Mode: Mode(m)}
 	case "layers":
 		s.Workspace.Upper, s.Workspace.Work, _ = strings.Cut(v, ":")
+	case "copied":
+		s.Workspace.Copied = v
 	case "readonly":
 		s.ReadOnly = list
 	case "readwrite":
