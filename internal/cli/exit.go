@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,7 +108,8 @@ func (s *streams) report(err error) int {
 			return code
 		}
 	}
-	fmt.Fprint(s.err, printable(fmt.Sprintf("ringfence: %v\n", err)))
+	// Lines of an error stand apart: a name in it may have a line feed, and say anything.
+	fmt.Fprint(s.err, printable("ringfence: "+strings.ReplaceAll(err.Error(), "\n", "\n  ")+"\n"))
 	if hint != "" {
 		fmt.Fprint(s.err, printable(fmt.Sprintf("ringfence: %s\n", hint)))
 	}

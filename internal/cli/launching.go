@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
 	"ringfence/internal/sandbox"
@@ -126,7 +127,7 @@ func launching(session launch.Session) func(context.Context, sandbox.Tier, sandb
 	}
 }
 
-// denialLine is a denial for people.
+// denialLine is a denial for people, in one line whatever the object is called.
 func denialLine(d sandbox.Denial) string {
 	line := fmt.Sprintf("refused in the box: %s %s: %s", d.Op, d.Object, d.Rule)
 	if d.Op == sandbox.OpNotHeld {
@@ -141,7 +142,7 @@ func denialLine(d sandbox.Denial) string {
 	if d.Fix != "" {
 		line += "; to allow it: " + d.Fix
 	}
-	return line
+	return display.Line(line)
 }
 
 // pipe connects our streams with those of the box, up to limit bytes of each, and

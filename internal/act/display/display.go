@@ -15,7 +15,15 @@ import (
 
 // Text returns s as a terminal may get it: line feeds and tabs are obeyed, every other
 // character without a shape is written as \u{…}, and a byte that is not UTF-8 as \x{…}.
-func Text(s string) string {
+func Text(s string) string { return show(s, acts) }
+
+// Line is [Text] for what stands in a line with other text, such as the name of a file:
+// line feeds and tabs are written as well, so that it cannot begin a line of its own.
+func Line(s string) string {
+	return show(s, func(r rune) bool { return r == '\n' || r == '\t' || acts(r) })
+}
+
+func show(s string, acts func(rune) bool) string {
 	if strings.IndexFunc(s, acts) < 0 && utf8.ValidString(s) {
 		return s
 	}

@@ -16,6 +16,9 @@ func TestText(t *testing.T) {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}
+	if got, want := Line("a\tb\nc\x1b é"), `a\u{9}b\u{a}c\u{1b} é`; got != want {
+		t.Errorf("in a line: %q, want %q", got, want)
+	}
 }
 
 // TestT1: whatever comes in.

@@ -27,6 +27,12 @@ const (
 
 const textMode = "no set-user-ID or set-group-ID bit"
 
+// control checks fcntl.
+var control = check{
+	clauses: []clause{{tests: []test{is(1, unix.F_SETLEASE, unix.F_NOTIFY, unix.F_SETDELEG)}, then: refused}},
+	text:    "no leases, no notices",
+}
+
 // noSetID refuses a mode that lets others run a file as its owner.
 func noSetID(mode uint8) clause {
 	return clause{tests: []test{has(mode, setID)}, then: refused}

@@ -44,8 +44,12 @@ var groups = []group{
 	{
 		name: "descriptors", reason: "reading, writing and waiting on what is open",
 		calls: `read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range dup dup2 dup3
-			fcntl lseek pipe pipe2 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+			lseek pipe pipe2 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
 			epoll_pwait2 eventfd eventfd2 flock`,
+	},
+	{
+		name: "descriptors", reason: "flags and locks; a lease would keep the programs of the host from the file, and a notice tell of them",
+		check: control, calls: "fcntl",
 	},
 	{
 		name: "looking at files", reason: "names, metadata and directories, within what mounts and Landlock show",
