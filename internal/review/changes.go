@@ -26,7 +26,7 @@ type Flag string
 
 // The flags.
 const (
-	RunsLater  Flag = "runs-later"  // this machine runs or obeys it later (R3)
+	RunsLater  Flag = "runs-later"  // this machine runs, obeys or trusts it later (R3): see [places.Roots.Reviewed]
 	BuildFile  Flag = "build-file"  // a build, a test or a packager runs it
 	Executable Flag = "executable"  // and was not before
 	LinkOut    Flag = "symlink-out" // leads out of the workspace

@@ -25,7 +25,7 @@ func (r *Review) judge(c *Change, place string) {
 	roots := r.roots()
 	for _, p := range slices.Compact([]string{place, c.Path}) {
 		full := filepath.Join(r.Workspace, p)
-		if why, held := roots.Held(full, whole); held {
+		if why, held := roots.Reviewed(full, whole); held {
 			c.Flags, c.Why = append(c.Flags, RunsLater), why
 			break
 		}

@@ -12,6 +12,8 @@
 //	P2  What [Roots.Class] calls runs-later, [Roots.Held] holds, but for the rows
 //	    that say why not: tools write there all day, and what is there is run by
 //	    commands, not by opening the directory.
+//	P3  What [Roots.Class] gives a class, [Roots.Reviewed] points at, with the same
+//	    exception, and so is what [Roots.Held] holds.
 package places
 
 import (
@@ -111,6 +113,20 @@ func (r Roots) Held(p string, whole bool) (why string, ok bool) {
 		return "", false
 	}
 	return t.why, true
+}
+
+// Reviewed returns why a person should name p before what a box has done there comes
+// to be: it is held in a box whose tree is live, or programs take credentials, and who
+// gets them, from there. whole is as for Held.
+func (r Roots) Reviewed(p string, whole bool) (why string, ok bool) {
+	if why, ok := r.Held(p, whole); ok {
+		return why, true
+	}
+	t := r.first(tableIndex(), p, Fold(p), whole, 1<<credentials|1<<public)
+	if t == nil || t.kind == public {
+		return "", false
+	}
+	return "a place of credentials: " + t.why, true
 }
 
 // Built returns why a review should point at a change of p, whose last component

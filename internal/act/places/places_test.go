@@ -31,6 +31,8 @@ func TestPlaces(t *testing.T) {
 			got = string(roots.Class(words[1], whole))
 		case "held":
 			got, _ = roots.Held(words[1], whole)
+		case "reviewed":
+			got, _ = roots.Reviewed(words[1], whole)
 		case "built":
 			got, _ = Built(words[1])
 		default:
@@ -55,6 +57,21 @@ func TestGateAndBoxAgree(t *testing.T) {
 		}
 		if _, held := roots.Held(p, false); !held {
 			t.Errorf("%s: no box holds it", p)
+		}
+	}
+}
+
+// P3: what the gate asks about or keeps closed, a review points at.
+func TestGateAndReviewAgree(t *testing.T) {
+	for _, in := range []Roots{roots, {Home: "/home/u", Workspace: "/home/u"}} {
+		for _, r := range table {
+			base := map[anchor]string{anywhere: in.Workspace, inHome: in.Home, inRoot: ""}[r.at]
+			p := base + "/" + strings.NewReplacer("**", "x", "*", "x").Replace(r.pattern)
+			class := in.Class(p, false)
+			_, told := in.Reviewed(p, false)
+			if class != Ordinary && r.kind != asked && Beneath(p, in.Workspace) && !told {
+				t.Errorf("%s is %s to the gate, and no review says so", p, class)
+			}
 		}
 	}
 }
