@@ -133,6 +133,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return sessionError(err)
 	}
+	spec.Held = heldIn(spec, session.Opened().Held)
 	switch {
 	case own:
 		defer s.answerHere(ctx, client, session.Opened().Session)()

@@ -153,6 +153,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		defer cancel()
 		return errors.Join(session.Close(ctx), client.Close())
 	}
+	boxes.Held = session.Opened().Held
 	for _, note := range session.Opened().Notes {
 		log.WarnContext(ctx, note)
 	}
@@ -316,12 +317,15 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		Principal: f.persona + "/" + f.agent, Verb: "mcp", Workspace: boxes.Workspace, Ask: f.ask,
 		AskSeconds: int(f.wait.Round(time.Second) / time.Second),
 	}
+	file, err := filepath.Abs(f.servers)
+	if err != nil {
+		return r, fmt.Errorf("finding the list of servers: %w", err)
+	}
+	r.Lists = []string{file}
 	if f.policy != "" {
-		dir, err := filepath.Abs(f.policy)
-		if err != nil {
+		if r.PolicyDir, err = filepath.Abs(f.policy); err != nil {
 			return r, fmt.Errorf("finding the policy: %w", err)
 		}
-		r.PolicyDir = dir
 	}
 	for _, s := range servers {
 		if err := checkPaths(boxes, s); err != nil {

@@ -92,6 +92,7 @@ type Engine struct {
 	ledger   *ledger.Ledger
 	desk     *desk.Desk
 	pins     *pins
+	lists    *lists
 	gate     *gate.Gate
 	server   *api.Server
 	stop     context.CancelCauseFunc
@@ -210,6 +211,9 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	if e.pins, err = openPins(paths.PinsFile(o.Home)); err != nil {
+		return nil, err
+	}
+	if e.lists, err = openLists(Lists(o.Home)); err != nil {
 		return nil, err
 	}
 	if err := e.adopt(); err != nil {

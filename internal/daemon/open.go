@@ -89,6 +89,9 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	if err != nil {
 		return api.Opened{}, err
 	}
+	if err := e.lists.add(r.Lists); err != nil {
+		return api.Opened{}, evidence(err)
+	}
 	if err := e.append(ctx, id, entryStart, start); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeUnavailable, "recording the start of the session: %v", err)
 	}
@@ -109,7 +112,7 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	e.runs[id] = made
 	e.note()
 	e.mu.Unlock()
-	return opened(made, token), nil
+	return e.opened(made, token), nil
 }
 
 // admit takes a place for one more session, or says what to do for one. admitted
@@ -135,9 +138,10 @@ func (e *Engine) admitted() {
 	e.opening--
 }
 
-func opened(r *run, token string) api.Opened {
+func (e *Engine) opened(r *run, token string) api.Opened {
 	return api.Opened{
 		Session: r.file.ID, Token: token, Principal: r.file.Principal, PolicyHash: r.gate.Policy.Hash(), Notes: r.notes,
+		Held: e.lists.known(),
 	}
 }
 
@@ -194,6 +198,9 @@ func checkOpen(r api.OpenRequest) (string, error) {
 	}
 	if r.Ask != api.AskDesk && r.Ask != api.AskNever && r.Ask != "" {
 		return "", api.Errorf(api.CodeBadRequest, "ask is desk or never, not %q", r.Ask)
+	}
+	if len(r.Lists) > maxNewLists || slices.ContainsFunc(r.Lists, func(l string) bool { return !filepath.IsAbs(l) || len(l) > maxListPath }) {
+		return "", api.Errorf(api.CodeBadRequest, "lists of servers are at most %d absolute paths", maxNewLists)
 	}
 	if !filepath.IsAbs(r.Workspace) {
 		return "", api.Errorf(api.CodeBadRequest, "the workspace %q is not an absolute path", r.Workspace)
@@ -301,7 +308,7 @@ func (e *Engine) ResumeSession(ctx context.Context, c api.Caller, id, token stri
 	if !e.take(r, c) {
 		return api.Opened{}, api.ErrNoSession
 	}
-	return opened(r, token), nil
+	return e.opened(r, token), nil
 }
 
 // take makes the connection of c the owner of r, unless that has ended.

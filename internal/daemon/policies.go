@@ -121,6 +121,9 @@ func (p policySource) trusted() ([]ed25519.PublicKey, error) {
 // PolicyKey is the private key that signs the bundles compiled in a home.
 func PolicyKey(home string) string { return filepath.Join(paths.Keys(home), "policy.key") }
 
+// Lists is the file that keeps which lists of servers a home has used.
+func Lists(home string) string { return filepath.Join(home, "lists.json") }
+
 // Annotations is the folder of annotations that a person has reviewed; they add
 // to the shipped ones and replace those of the same name.
 func Annotations(home string) string { return filepath.Join(home, "annotations") }

@@ -25,8 +25,10 @@ type Boxes struct {
 	Cache     string       // absolute; each server keeps its caches in a directory of its name there
 	// OwnState is what no server gets to see: our home, the policy. Real paths.
 	OwnState []string
-	shared   []string // trees that servers can change; see Among
-	held     []string // files that none may change, wherever they are; see Among
+	// Held are more files that no server may change: the lists of other servers.
+	Held   []string
+	shared []string // trees that servers can change; see Among
+	held   []string // files that none may change, wherever they are; see Among
 	// Record puts on record what confines a server, before it starts.
 	Record func(ctx context.Context, server string, r sandbox.Report) error
 	// RecordCommand puts on record what confines a command, before it starts.

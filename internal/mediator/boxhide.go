@@ -98,13 +98,13 @@ func (b Boxes) confine(spec *sandbox.Spec, s Server) error {
 	return nil
 }
 
-// heldIn are those of b.held that the box could change.
+// heldIn are those of b.held and b.Held that the box could change.
 func (b Boxes) heldIn(spec sandbox.Spec) []string {
 	trees := slices.Clone(spec.ReadWrite)
 	if spec.Workspace.Mode == sandbox.ReadWrite {
 		trees = append(trees, spec.Workspace.Path)
 	}
-	return slices.DeleteFunc(slices.Clone(b.held), func(p string) bool {
+	return slices.DeleteFunc(slices.Concat(b.held, b.Held), func(p string) bool {
 		return !slices.ContainsFunc(trees, func(t string) bool { return places.Beneath(p, realOf(t)) })
 	})
 }

@@ -14,6 +14,7 @@ import (
 // "prog*" and "link -> target", then lines
 //
 //	file NAME          the list of servers, which none may change
+//	list NAME          the list of other servers
 //	server NAME WORDS  a server; words beginning with "paths=" or being "unboxed" are settings
 //	NAME ro|rw|hide|hold PATHS   what its box has, in order; paths of the cache are left out
 //	NAME error TEXT    part of the error
@@ -39,13 +40,15 @@ func runBoxes(t *testing.T, text string) {
 	grow(t, root, "w/\nu/.ringfence/\nbin/rf*")
 	var servers []Server
 	var want []string
-	list := ""
+	list, lists := "", []string(nil)
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		switch {
 		case len(f) == 0:
 		case f[0] == "file":
 			list = f[1]
+		case f[0] == "list": // of other servers
+			lists = append(lists, f[1])
 		case f[0] == "server":
 			servers = append(servers, serverOf(f[1:]))
 		case len(f) > 1 && slices.Contains([]string{"ro", "rw", "hide", "hold", "error"}, f[1]):
@@ -58,6 +61,7 @@ func runBoxes(t *testing.T, text string) {
 		Workspace: root + "/w", Home: root + "/u", OwnState: []string{root + "/u/.ringfence"},
 		Cache: root + "/u/.ringfence/cache", Program: root + "/bin/rf",
 	}.Among(list, servers)
+	b.Held = lists
 	for _, line := range want {
 		name, rest, _ := strings.Cut(line, " ")
 		what, paths, _ := strings.Cut(rest, " ")

@@ -39,6 +39,9 @@ type OpenRequest struct {
 	OwnTerminal bool `json:"own_terminal,omitempty"`
 	// Box is what the launcher reports of the box the agent is in, nil for none.
 	Box json.RawMessage `json:"box,omitempty"`
+	// Lists are the files that say which servers are run, absolute. No box of this
+	// home may change them from now on.
+	Lists []string `json:"lists,omitempty"`
 }
 
 // A ServerInfo describes one server that the client runs for a session.
@@ -75,6 +78,9 @@ type Opened struct {
 	Principal  string   `json:"principal"`
 	PolicyHash string   `json:"policy_hash"`
 	Notes      []string `json:"notes,omitempty"` // for people: what is not enforced, what was assumed
+	// Held are the lists of servers that are known, absolute: what runs for the
+	// session must not change them.
+	Held []string `json:"held,omitempty"`
 }
 
 // A Person is who is at the other end of a connection, as the kernel tells.
