@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 
 	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
+	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/pty"
 )
@@ -74,6 +76,7 @@ func (s *streams) say(format string, a ...any) {
 // launch runs spec with our streams and returns its exit status.
 func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spec) (int, error) {
 	var relay func() error
+	var said beginning
 	if s.atTerminal() {
 		in := s.in.(*os.File) //nolint:forcetypeassert // atTerminal
 		master, slave, err := pty.Open(in)
@@ -82,7 +85,9 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 		}
 		defer master.Close()
 		spec.Stdin, spec.Stdout, spec.Stderr = slave, slave, slave
-		relay = func() error { return errors.Join(slave.Close(), pty.Relay(context.WithoutCancel(ctx), s.out, master)) }
+		relay = func() error {
+			return errors.Join(slave.Close(), pty.Relay(context.WithoutCancel(ctx), io.MultiWriter(s.out, &said), master))
+		}
 		defer slave.Close() // closed already where it was used
 	}
 	r, err := launch.Start(ctx, o, spec)
@@ -95,7 +100,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if relay != nil {
 		err = relay()
 	} else {
-		dropped, err = s.pipe(r, spec.Bounds().Output)
+		dropped, err = s.pipe(r, &said, spec.Bounds().Output)
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("passing on what it writes: %w", err), r.Kill())
@@ -104,10 +109,40 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if dropped > 0 {
 		s.say("%d bytes of output were dropped: the box may write %d (see its profile)", dropped, spec.Bounds().Output)
 	}
+	if relay == nil || spec.Profile == sandbox.ProfileCommand { // else it was a person's session, who read it all
+		res.Denials = append(res.Denials, inferred(r.Spec, res, string(said))...)
+	}
 	for _, d := range res.Denials {
 		s.say("%s", denialLine(d))
 	}
+	if res.Ended.Cause != sandbox.CauseKill { // that was us
+		if note := mediator.Ended(ctx, r.Spec, res.Ended); note != "" {
+			s.say("%s", note)
+		}
+	}
 	return res.Status, errors.Join(err, ferr)
+}
+
+// inferred returns what the box refused a program that did not end well, as far as it
+// has said so.
+func inferred(spec sandbox.Spec, res launch.Result, said string) []sandbox.Denial {
+	if res.Status == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(mediator.Refused(spec, said), func(d sandbox.Denial) bool {
+		return slices.ContainsFunc(res.Denials, func(seen sandbox.Denial) bool {
+			return seen.Object == d.Object || seen.Fix == d.Fix && d.Op == "memory"
+		})
+	})
+}
+
+// A beginning keeps the first bytes that are written to it.
+type beginning []byte
+
+func (b *beginning) Write(p []byte) (int, error) {
+	const most = 16 << 10
+	*b = append(*b, p[:min(len(p), most-len(*b))]...)
+	return len(p), nil
 }
 
 // launching starts commands of agents that may change what they are given: what that
@@ -146,8 +181,8 @@ func denialLine(d sandbox.Denial) string {
 }
 
 // pipe connects our streams with those of the box, up to limit bytes of each, and
-// returns how many were dropped.
-func (s *streams) pipe(box sandbox.Box, limit int64) (int64, error) {
+// returns how many were dropped. What comes on standard error goes to said too.
+func (s *streams) pipe(box sandbox.Box, said io.Writer, limit int64) (int64, error) {
 	stdout, stderr := box.Stdout(), box.Stderr()
 	var capped []*sandbox.Capped
 	if limit != sandbox.Unlimited {
@@ -162,7 +197,7 @@ func (s *streams) pipe(box sandbox.Box, limit int64) (int64, error) {
 	var outErr, errErr error
 	var both sync.WaitGroup
 	both.Go(func() { _, outErr = io.Copy(s.out, stdout) })
-	both.Go(func() { _, errErr = io.Copy(s.err, stderr) })
+	both.Go(func() { _, errErr = io.Copy(io.MultiWriter(s.err, said), stderr) })
 	both.Wait()
 	var dropped int64
 	for _, c := range capped {

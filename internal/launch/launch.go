@@ -57,6 +57,7 @@ type Options struct {
 // A Running is a program that was started. Finish must be called once.
 type Running struct {
 	sandbox.Box
+	Spec    sandbox.Spec // what the box was asked for, as it was decided
 	session Session
 	ticket  act.Ticket
 	began   time.Time
@@ -98,7 +99,7 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 		}
 		var box sandbox.Box
 		if box, err = o.Tier.Start(context.WithoutCancel(ctx), s); err == nil {
-			return &Running{Box: box, session: o.Session, ticket: t, began: time.Now()}, nil
+			return &Running{Box: box, Spec: s, session: o.Session, ticket: t, began: time.Now()}, nil
 		}
 	}
 	err = fmt.Errorf("running %s: %w", s.Argv[0], err)
@@ -227,6 +228,7 @@ type Result struct {
 	Stdout  string           `json:"stdout,omitempty"` // where the caller kept it
 	Stderr  string           `json:"stderr,omitempty"`
 	Dropped int64            `json:"dropped,omitempty"` // bytes of both beyond the limit
+	Ended   sandbox.Exit     `json:"-"`                 // Exit and Status are of it
 }
 
 // Finish waits for the end and records it, with what was kept of its streams; the
@@ -238,7 +240,7 @@ func (r *Running) Finish(ctx context.Context, stdout, stderr []byte, dropped int
 		return Result{}, act.Reply{}, errors.Join(err, ferr)
 	}
 	res := Result{
-		Exit: exit.String(), Status: exit.Status(), Millis: time.Since(r.began).Milliseconds(),
+		Ended: exit, Exit: exit.String(), Status: exit.Status(), Millis: time.Since(r.began).Milliseconds(),
 		Denials: r.Denials(), Stdout: string(stdout), Stderr: string(stderr), Dropped: dropped,
 	}
 	body, err := json.Marshal(res)

@@ -284,12 +284,12 @@ func runCommand(ctx context.Context, spec sandbox.Spec, stdin string, start func
 	if err = errors.Join(err, oErr, eErr, finish()); err != nil {
 		return nil, fmt.Errorf("running the command: %w", err)
 	}
-	r := commandResult{Status: exit.Status(), Ended: exit.String(), Note: endNote(ctx, spec, exit)}
+	r := commandResult{Status: exit.Status(), Ended: exit.String(), Note: endNote(ctx, boxed{Spec: spec}, exit)}
 	var left [2]int64
 	r.Stdout, left[0] = stdout.text()
 	r.Stderr, left[1] = stderr.text()
 	r.LeftOut = left[0] + left[1]
-	r.Denials = append(box.Denials(), inferDenials(spec, r.Stderr)...)
+	r.Denials = append(box.Denials(), inferDenials(boxed{Spec: spec}, r.Stderr)...)
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)

@@ -36,7 +36,7 @@ func TestInferDenials(t *testing.T) {
 			b.Profile = sandbox.ProfileAgent
 		}
 		var got strings.Builder
-		for _, d := range inferDenials(b, string(a.Files[i].Data)) {
+		for _, d := range inferDenials(boxed{b, strings.HasPrefix(a.Files[i].Name, "flags")}, string(a.Files[i].Data)) {
 			fmt.Fprintf(&got, "%s %s: %s", d.Op, d.Object, d.Rule)
 			if d.Fix != "" {
 				got.WriteString("; " + d.Fix)
@@ -60,7 +60,7 @@ func FuzzInferDenials(f *testing.F) {
 	f.Add("İ Read-only file system ‘’\xff'")
 	f.Fuzz(func(t *testing.T, stderr string) {
 		b := sandbox.Spec{Workspace: sandbox.Workspace{Path: "/w", Mode: sandbox.ReadOnly}}
-		all := inferDenials(b, stderr)
+		all := inferDenials(boxed{Spec: b}, stderr)
 		for _, d := range all {
 			if len(d.Object) > maxObject+len(b.Workspace.Path)+8 || d.Rule == "" {
 				t.Errorf("%+v", d)

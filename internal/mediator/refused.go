@@ -19,13 +19,40 @@ const (
 	maxObject   = 200 // bytes
 )
 
-// The settings that a denial can point to.
-const (
-	fixWorkspace = `"workspace": "rw" in the "ringfence" settings of this server`
-	fixProfile   = `"profile": "agent" in the "ringfence" settings of this server`
-	fixPaths     = `the path in "paths" of the "ringfence" settings of this server`
-	fixTimeout   = `a longer "timeout" in the "ringfence" settings of this server`
-)
+// A boxed is the box of a command, and who started it: a person with flags, or a server
+// with settings.
+type boxed struct {
+	sandbox.Spec
+	flags bool
+}
+
+// fix is what would allow something: a flag, or a setting.
+func (b boxed) fix(flag, setting string) string {
+	if b.flags {
+		return flag
+	}
+	return setting + ` the "ringfence" settings of this server`
+}
+
+func (b boxed) fixChange(tree string) string {
+	return b.fix("--rw "+tree, `"workspace": "rw" in`)
+}
+func (b boxed) fixProfile() string { return b.fix("--profile agent", `"profile": "agent" in`) }
+func (b boxed) fixTimeout() string { return b.fix("a longer --timeout", `a longer "timeout" in`) }
+func (b boxed) fixPath(path string) string {
+	return b.fix("--ro "+path, `the path in "paths" of`)
+}
+
+// Refused returns what a box refused a command that a person started with flags, as far
+// as its standard error tells.
+func Refused(s sandbox.Spec, stderr string) []sandbox.Denial {
+	return inferDenials(boxed{s, true}, stderr)
+}
+
+// Ended says how a box ended a command that a person started with flags, "" if it did not.
+func Ended(ctx context.Context, s sandbox.Spec, exit sandbox.Exit) string {
+	return endNote(ctx, boxed{s, true}, exit)
+}
 
 // A symptom is what programs print when something is refused, in lower case.
 type symptom struct {
@@ -33,7 +60,7 @@ type symptom struct {
 	op   string
 	// rule returns what refused an object, and the setting that would allow it; ""
 	// if it was not the box.
-	rule func(b sandbox.Spec, object string) (rule, fix string)
+	rule func(b boxed, object string) (rule, fix string)
 }
 
 var symptoms = []symptom{
@@ -53,57 +80,63 @@ var symptoms = []symptom{
 	{"failed to reserve virtual memory", "memory", whyNoMemory},      // V8
 	{"out of memory", "memory", whyNoMemory},
 	{"memoryerror", "memory", whyNoMemory},
-	{"too many open files", "open", func(b sandbox.Spec, _ string) (string, string) {
+	{"too many open files", "open", func(b boxed, _ string) (string, string) {
 		return limitRule(b, "a process may have %d descriptors", int64(b.Bounds().Descriptors))
 	}},
-	{"resource temporarily unavailable", "fork", func(b sandbox.Spec, _ string) (string, string) {
+	{"resource temporarily unavailable", "fork", func(b boxed, _ string) (string, string) {
 		return limitRule(b, "the box may have %d processes", int64(b.Bounds().Processes))
 	}},
 }
 
-func limitRule(b sandbox.Spec, rule string, limit int64) (string, string) {
+func limitRule(b boxed, rule string, limit int64) (string, string) {
 	if limit == sandbox.Unlimited {
 		return "", ""
 	}
-	return fmt.Sprintf(rule, limit), fixOf(b)
-}
-
-// fixOf is the setting that lifts the limits of a box, "" if they are lifted.
-func fixOf(b sandbox.Spec) string {
 	if b.Profile == sandbox.ProfileAgent {
-		return ""
+		return fmt.Sprintf(rule, limit), ""
 	}
-	return fixProfile
+	return fmt.Sprintf(rule, limit), b.fixProfile()
 }
 
-func whyNoMemory(b sandbox.Spec, _ string) (string, string) {
+func whyNoMemory(b boxed, _ string) (string, string) {
 	return limitRule(b, "a process may have %d bytes of address space", b.Bounds().AddressSpace)
 }
 
-func whyNoNetwork(_ sandbox.Spec, host string) (string, string) {
+func whyNoNetwork(_ boxed, host string) (string, string) {
 	if host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.") {
 		return "", "" // a box has its own
 	}
 	return "commands have no network", ""
 }
 
-// given reports whether a box was given a path, and whether it may change it.
-func given(b sandbox.Spec, path string) sandbox.Mode {
+// given returns what a box was given that a path lies in, and whether it may change it.
+func given(b boxed, path string) (tree string, mode sandbox.Mode) {
 	lies := func(dir string) bool { return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") }
-	switch {
-	case lies(b.Workspace.Path):
-		return b.Workspace.Mode
-	case slices.ContainsFunc(b.ReadWrite, lies):
-		return sandbox.ReadWrite
-	case slices.ContainsFunc(b.ReadOnly, lies):
-		return sandbox.ReadOnly
+	if lies(b.Workspace.Path) {
+		return b.Workspace.Path, b.Workspace.Mode
 	}
-	return sandbox.NoAccess
+	if i := slices.IndexFunc(b.ReadWrite, lies); i >= 0 {
+		return b.ReadWrite[i], sandbox.ReadWrite
+	}
+	if i := slices.IndexFunc(b.ReadOnly, lies); i >= 0 {
+		return b.ReadOnly[i], sandbox.ReadOnly
+	}
+	return "", sandbox.NoAccess
 }
 
-func whyReadOnly(b sandbox.Spec, object string) (string, string) {
-	if given(b, object) == sandbox.ReadOnly {
-		return "the workspace is read-only for commands", fixWorkspace
+// outside reports whether a path is one that a box was not given.
+func outside(b boxed, path string) bool {
+	_, mode := given(b, path)
+	return filepath.IsAbs(path) && mode == sandbox.NoAccess && !beneathAny(path, own)
+}
+
+func whyReadOnly(b boxed, object string) (string, string) {
+	tree, mode := given(b, object)
+	switch {
+	case mode == sandbox.ReadOnly && tree == b.Workspace.Path:
+		return "the workspace is read-only for commands", b.fixChange(tree)
+	case mode == sandbox.ReadOnly:
+		return "it was given to be read", b.fixChange(tree)
 	}
 	return "what belongs to the machine is read-only in a box", ""
 }
@@ -112,18 +145,18 @@ func whyReadOnly(b sandbox.Spec, object string) (string, string) {
 // by it.
 var own = []string{"/tmp", "/var/tmp", "/dev", "/proc"}
 
-func whyNotPermitted(b sandbox.Spec, object string) (string, string) {
-	if !filepath.IsAbs(object) || given(b, object) != sandbox.NoAccess || beneathAny(object, own) {
+func whyNotPermitted(b boxed, object string) (string, string) {
+	if !outside(b, object) {
 		return "", ""
 	}
 	return "a box does not open what belongs to the machine and is not for everybody", ""
 }
 
-func whyNotThere(b sandbox.Spec, object string) (string, string) {
-	if !filepath.IsAbs(object) || given(b, object) != sandbox.NoAccess || beneathAny(object, own) || ofSystem(object) {
+func whyNotThere(b boxed, object string) (string, string) {
+	if !outside(b, object) || ofSystem(object) {
 		return "", ""
 	}
-	return "whether it is there or not: a box has nothing outside the workspace that it was not given", fixPaths
+	return "whether it is there or not: a box has nothing outside the workspace that it was not given", b.fixPath(object)
 }
 
 func beneathAny(path string, dirs []string) bool {
@@ -134,7 +167,7 @@ func beneathAny(path string, dirs []string) bool {
 var quoted = regexp.MustCompile(`['"‘“]([^'"‘’“”]+)['"’”][^'"‘’“”]*$`)
 
 // inferDenials returns what the box refused, as far as standard error tells.
-func inferDenials(b sandbox.Spec, stderr string) []sandbox.Denial {
+func inferDenials(b boxed, stderr string) []sandbox.Denial {
 	var all []sandbox.Denial
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
@@ -171,7 +204,7 @@ func add(all []sandbox.Denial, d sandbox.Denial) []sandbox.Denial {
 
 // objectOf is what a message is about: what stands in quotes, else what stands between
 // the last colons before the symptom, or behind it.
-func objectOf(b sandbox.Spec, op, before, after string) string {
+func objectOf(b boxed, op, before, after string) string {
 	var object string
 	switch m, n := quoted.FindStringSubmatch(before), quoted.FindStringSubmatch(after); {
 	case m != nil:
@@ -184,6 +217,7 @@ func objectOf(b sandbox.Spec, op, before, after string) string {
 		before = strings.TrimRight(before, ": ([")
 		object = strings.TrimSpace(before[strings.LastIndex(before, ": ")+1:])
 		object = strings.TrimSpace(strings.TrimPrefix(object, ":"))
+		object = strings.TrimPrefix(strings.TrimPrefix(object, "cannot create "), "cannot open ") // dash
 	}
 	if op == "memory" || op == "fork" {
 		object = "the command"
@@ -214,18 +248,21 @@ const (
 )
 
 // endNote says how the box ended a command, "" if it did not.
-func endNote(ctx context.Context, b sandbox.Spec, exit sandbox.Exit) string {
-	bounds := b.Bounds()
+func endNote(ctx context.Context, b boxed, exit sandbox.Exit) string {
+	bounds, asked := b.Bounds(), ", and timeout_seconds not shorter"
+	if b.flags {
+		asked = ""
+	}
 	by := func(signal int) bool {
 		return exit.Cause == sandbox.CauseSignal && exit.Signal == signal || exit.Cause == sandbox.CauseExit && exit.Code == 128+signal
 	}
 	switch {
 	case exit.Cause == sandbox.CauseDeadline:
-		return fmt.Sprintf("the box ended it: its time of %s was over; to allow more: %s, and timeout_seconds not shorter", bounds.Wall, fixTimeout)
+		return fmt.Sprintf("the box ended it: its time of %s was over; to allow more: %s", bounds.Wall, b.fixTimeout()+asked)
 	case exit.Cause == sandbox.CauseKill:
 		return fmt.Sprintf("the box ended it: %v", context.Cause(ctx))
 	case by(sigXCPU) || by(sigKill) && bounds.CPU != sandbox.Unlimited:
-		return fmt.Sprintf("it was ended by a limit of the box, probably that of %s of processor time; to allow more: %s, or %s", bounds.CPU, fixTimeout, fixProfile)
+		return fmt.Sprintf("it was ended by a limit of the box, probably that of %s of processor time; to allow more: %s, or %s", bounds.CPU, b.fixTimeout(), b.fixProfile())
 	}
 	return ""
 }

@@ -107,7 +107,7 @@ permit (principal, action == Action::"stat", resource);
 		"escalate bare":  {[]act.Effect{onPath(act.Delete, "/d/x")}, "needs approval by c3 (two owners)"},
 		"many": {
 			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4"), onPath(act.Create, "/5"), onPath(act.Read, "/ok")},
-			"denied: create /1, create /2, create /3 is allowed by no rule of the policy (default); and 2 more effects. Retrying",
+			"denied: create /1 is allowed by no rule of the policy (default); likewise create /2; likewise create /3; and 2 more effects. Retrying",
 		},
 		"one thing": {
 			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Append, "/1"), onPath(act.Move, "/1"), onPath(act.Read, "/s/x")},

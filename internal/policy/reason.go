@@ -85,8 +85,12 @@ func summary(v act.Verdict, said []saying) string {
 		things, n := resources(same, room)
 		left += n
 		room -= len(things)
-		if len(things) > 0 {
-			sentences = append(sentences, strings.Join(things, ", ")+" "+text)
+		for i, thing := range things {
+			if i == 0 {
+				sentences = append(sentences, thing+" "+text)
+			} else {
+				sentences = append(sentences, "likewise "+thing)
+			}
 		}
 		said = others
 	}

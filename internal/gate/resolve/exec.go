@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -62,11 +63,13 @@ func (v View) Exec(args []byte) (Resolution, error) {
 	}
 	slices.Sort(e.Hide)
 	e.Hide = slices.Compact(e.Hide)
-	out, err := json.Marshal(e)
-	if err != nil {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // people read it
+	if err := enc.Encode(e); err != nil {
 		return Resolution{}, fmt.Errorf("encoding a command: %w", err)
 	}
-	return Resolution{Effects: effects, Bytes: out}, nil
+	return Resolution{Effects: effects, Bytes: bytes.TrimSpace(out.Bytes())}, nil
 }
 
 // execProgram resolves program and directory of e, in place.
