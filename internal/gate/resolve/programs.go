@@ -69,6 +69,25 @@ type optionRule struct {
 	valued string   // short options that take the rest of the cluster
 	single []string // options with one dash and several letters
 	inside []string // text inside any argument
+	begins []string // how an argument begins
+}
+
+// makeRule: what make reads is of the workspace, not of the agent's own words, and it runs
+// what its makefile names, not what a variable says.
+var makeRule = optionRule{
+	long: []string{"eval"}, short: "E", valued: "CfIjloOW", inside: []string{"SHELL=", "SHELLFLAGS="},
+	single: []string{"-f-", "--file=-", "--makefile=-", "-"},
+	begins: []string{
+		"/dev/", "/proc/", "-f/dev/", "-f/proc/", "--file=/dev/", "--file=/proc/", "--makefile=/dev/", "--makefile=/proc/",
+		"MAKE=", "MAKEFLAGS=", "MAKEFILES=", "GNUMAKEFLAGS=", "CC=", "CXX=", "CPP=", "LD=", "AR=", "AS=", "FC=", "LEX=", "YACC=",
+	},
+}
+
+// gitShort are the short options of subcommands of git that are refused, by which it
+// runs other programs or takes other settings.
+var gitShort = map[string]optionRule{
+	"rebase": {short: "xi", valued: "sXCSO"}, "grep": {short: "O", valued: "ABCefm"}, "clone": {short: "uc", valued: "objO"},
+	"ls-remote": {short: "u", valued: "o"}, "help": {short: "wm"}, "difftool": {short: "x"}, "archive": {short: "o"},
 }
 
 var optionRules = map[string]optionRule{
@@ -106,12 +125,12 @@ var optionRules = map[string]optionRule{
 	"awk":    {long: []string{"file", "load", "include", "exec"}, short: "flE", valued: "Fv", inside: []string{"system", "getline", "|"}},
 	"gawk":   {long: []string{"file", "load", "include", "exec"}, short: "flE", valued: "Fv", inside: []string{"system", "getline", "|"}},
 	"mawk":   {long: []string{"file"}, short: "f", valued: "FvW", inside: []string{"system", "getline", "|"}},
-	"sort":   {long: []string{"compress-program", "files0-from"}},
+	"sort":   {long: []string{"compress-program", "files0-from", "output"}, short: "o", valued: "kStT"},
 	"split":  {long: []string{"filter"}},
 	"zip":    {long: []string{"unzip-command"}, single: []string{"-TT"}},
 	"go":     {single: []string{"-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool", "-overlay", "--overlay"}},
-	"make":   {long: []string{"eval"}, inside: []string{"SHELL="}},
-	"gmake":  {long: []string{"eval"}, inside: []string{"SHELL="}},
+	"make":   makeRule,
+	"gmake":  makeRule,
 	"ssh":    {short: "oFSDLRWwEIJ", valued: "BbcelmOpQ"},
 	"scp":    {short: "oFSJ", valued: "ciPlX"},
 	"sftp":   {short: "oFSDJb", valued: "ciPlBR"},
@@ -120,7 +139,7 @@ var optionRules = map[string]optionRule{
 	"git": {
 		long: []string{
 			"upload-pack", "receive-pack", "exec", "exec-path", "config-env", "output", "ext-diff", "textconv", "open-files-in-pager",
-			"extcmd", "config", "template", "upload-archive", "remote-helper",
+			"extcmd", "config", "template", "upload-archive", "remote-helper", "web",
 		},
 		exact: []string{"text"}, inside: []string{"ext::", "fd::", "ProxyCommand"},
 	},
@@ -172,6 +191,11 @@ func (r *optionRule) refuses(a string) bool {
 			return true
 		}
 	}
+	for _, s := range r.begins {
+		if strings.HasPrefix(a, s) {
+			return true
+		}
+	}
 	if name, ok := strings.CutPrefix(a, "--"); ok {
 		name, _, _ = strings.Cut(name, "=")
 		return r.refusesLong(name)
@@ -185,7 +209,7 @@ func (r *optionRule) refusesLong(name string) bool {
 		return false
 	}
 	for _, l := range r.long {
-		if name == l || len(name) > 2 && strings.HasPrefix(l, name) {
+		if name != "" && strings.HasPrefix(l, name) {
 			return true
 		}
 	}
@@ -266,16 +290,12 @@ func checkGitCommand(name string, args []string) error {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return slices.Contains(words, a) })
 	}
-	begins := func(option string) bool {
-		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, option) })
-	}
+	short := gitShort[name]
 	switch {
 	case name == "config" && !readsConfig(args):
 		return bad("a person must change git's configuration", "runs git config, which changes what git runs")
-	case name == "submodule" && has("foreach"), name == "bisect" && has("run"),
-		name == "rebase" && (begins("-x") || has("-i", "--interactive")),
-		name == "grep" && begins("-O"), name == "clone" && (begins("-u") || begins("-c")),
-		name == "ls-remote" && begins("-u"):
+	case name == "submodule" && has("foreach"), name == "bisect" && has("run"), name == "rebase" && has("--interactive"),
+		slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "--") && short.refusesShort(a) }):
 		return bad("", "runs git %s in a way that runs other programs", name)
 	}
 	return nil
