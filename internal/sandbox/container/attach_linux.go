@@ -148,7 +148,9 @@ func swapped(id uint64) []syscall.SysProcIDMap {
 	const all = 1<<32 - 1 // the last is no id
 	n := int(id)
 	return []syscall.SysProcIDMap{
-		{ContainerID: 0, HostID: n, Size: 1}, {ContainerID: n, HostID: 0, Size: 1},
-		{ContainerID: 1, HostID: 1, Size: n - 1}, {ContainerID: n + 1, HostID: n + 1, Size: all - n - 1},
+		{ContainerID: 0, HostID: n, Size: 1},
+		{ContainerID: n, HostID: 0, Size: 1},
+		{ContainerID: 1, HostID: 1, Size: n - 1},
+		{ContainerID: n + 1, HostID: n + 1, Size: all - n - 1},
 	}
 }

@@ -69,6 +69,7 @@ type handover struct {
 // An order goes to the stage. Bytes, because arguments need not be UTF-8.
 type order struct {
 	Argv, Env [][]byte
+	Search    [][]byte // what the program can be if it is not at Argv[0]
 	Dir       []byte
 	Limits    limits
 	Paths     []pathOrder
@@ -87,6 +88,7 @@ type account struct {
 	Failed string `json:",omitempty"` // what it could not do; nothing else is set then
 	Facts  facts
 	Paths  []pathAccount
+	Found  []byte `json:",omitempty"` // which of Search it is
 }
 
 type pathAccount struct {
@@ -118,6 +120,12 @@ func runInit() int {
 	if err != nil {
 		return notInContainer
 	}
+	var mounts *mountWatch
+	if h.Mounts { // as they are before anybody outside judges them
+		if mounts, err = newMountWatch(); err != nil {
+			return notInContainer
+		}
+	}
 	pid, err := startStage(h, fds)
 	for _, fd := range fds {
 		unix.Close(fd)
@@ -137,10 +145,10 @@ func runInit() int {
 		end, err := p.reap()
 		say(c, end, err)
 	}()
-	if h.Mounts {
+	if mounts != nil {
 		go func() {
 			// At the end of this process everything else in the container is killed.
-			say(c, ending{Lost: true}, watchMounts())
+			say(c, ending{Lost: true}, mounts.lost())
 			os.Exit(notInContainer)
 		}()
 	}
@@ -165,34 +173,43 @@ func say(c *net.UnixConn, end ending, err error) {
 // mountPause is how long a lost mount may go unnoticed.
 const mountPause = 100 * time.Millisecond
 
-// watchMounts returns when a mount of the container has gone away. Nobody inside can
+// A mountWatch looks for mounts of the container that go away. Nobody inside can
 // unmount anything, but when what a mount stands on is removed or replaced outside,
 // the kernel takes the mount away here too, and shows what is beneath.
-func watchMounts() error {
+type mountWatch struct {
+	f    *os.File
+	fds  []unix.PollFd
+	were int
+}
+
+func newMountWatch() (*mountWatch, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Close()
 	was, err := parseMountinfo(f)
 	if err != nil {
-		return err
+		return nil, errors.Join(err, f.Close())
 	}
 	// The kernel says so that the mounts changed (proc_pid_mounts(5)), but not always
 	// of those that it takes away itself (seen with 6.18).
-	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+	return &mountWatch{f, []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}, len(was)}, nil
+}
+
+// lost returns when a mount has gone away.
+func (w *mountWatch) lost() error {
 	for {
-		if _, err := unix.Poll(fds, int(mountPause/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll(w.fds, int(mountPause/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
+		if _, err := w.f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		is, err := parseMountinfo(f)
+		is, err := parseMountinfo(w.f)
 		if err != nil {
 			return err
 		}
-		if len(is) < len(was) {
+		if len(is) < w.were {
 			return nil
 		}
 	}

@@ -139,6 +139,7 @@ func (t *Tier) startIn(ctx, setUp context.Context, b *box, s sandbox.Spec, p *pl
 	if err != nil {
 		return nil, err
 	}
+	p.search = p.searched(s.Argv[0], image)
 	body := p.body(b.engine, image, lease)
 	name := digest(t.o.image(), image)
 	if b.engine.local {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -201,6 +202,15 @@ type breakingProxy struct {
 	seen  atomic.Int64
 }
 
+// to names the engine.
+func (p *breakingProxy) to(socket string) {
+	p.Director = func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "engine" }
+	p.ErrorLog = log.New(io.Discard, "", 0)
+	p.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+}
+
 func (p *breakingProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.seen.Add(1) != p.which {
 		p.ReverseProxy.ServeHTTP(w, r)
@@ -248,11 +258,7 @@ func TestFaults(t *testing.T) {
 func faultAt(t *testing.T, tier *Tier, how string, n int64) bool {
 	t.Helper()
 	p := &breakingProxy{how: how, which: n}
-	p.Director = func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "engine" }
-	p.ErrorLog = nil
-	p.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", tier.o.Socket)
-	}}
+	p.to(tier.o.Socket)
 	o := tier.o
 	o.Socket = serve(t, p)
 	broken := New(o)

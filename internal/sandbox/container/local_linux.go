@@ -96,7 +96,7 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 	}
 	defer shut(st.conn)
 	j := judge{e: b.engine, p: p, tmpfs: body.HostConfig.Tmpfs}
-	if b.report, err = st.confirm(setUp, &j, image); err != nil {
+	if b.report, err = st.confirm(setUp, &j, image, s.Argv[0]); err != nil {
 		return err
 	}
 	l.cgroup = j.cg
@@ -118,8 +118,14 @@ type meetingPlace struct {
 	listener *ipc.Listener
 }
 
+// maxSocketPath is what fits into a sockaddr_un, with a NUL (unix(7)).
+const maxSocketPath = 107
+
 func newMeetingPlace(dir string) (*meetingPlace, error) {
 	r := &meetingPlace{path: filepath.Join(dir, controlName)}
+	if len(r.path) > maxSocketPath {
+		return nil, fmt.Errorf("making a place to meet the container: %s has %d bytes, and the path of a socket at most %d; set TMPDIR to a shorter directory", r.path, len(r.path), maxSocketPath)
+	}
 	var err error
 	if r.listener, err = ipc.Listen(r.path); err != nil {
 		return nil, fmt.Errorf("making a place to meet the container: %w", err)
@@ -345,7 +351,7 @@ type stage struct {
 func (st *stage) order(ctx context.Context, s sandbox.Spec, p *plan) error {
 	lift := bound(ctx, st.conn)
 	defer lift()
-	o := order{Argv: byteWords(s.Argv), Env: byteWords(s.Env), Dir: []byte(p.dir), Limits: p.limits, Wide: s.Profile.Wide(), Sockets: s.Sockets()}
+	o := order{Argv: byteWords(s.Argv), Env: byteWords(s.Env), Search: byteWords(p.search), Dir: []byte(p.dir), Limits: p.limits, Wide: s.Profile.Wide(), Sockets: s.Sockets()}
 	for _, m := range p.mounts {
 		o.Paths = append(o.Paths, pathOrder{Target: []byte(m.target), Write: !m.readOnly})
 	}
@@ -391,7 +397,7 @@ func senderOf(oob []byte) (int, error) {
 }
 
 // confirm reads everything back and judges it.
-func (st *stage) confirm(ctx context.Context, j *judge, image string) (sandbox.Report, error) {
+func (st *stage) confirm(ctx context.Context, j *judge, image, program string) (sandbox.Report, error) {
 	lift := bound(ctx, st.conn)
 	defer lift()
 	text, _, err := ipc.ReadFrame(st.read, maxAccount, 0)
@@ -414,6 +420,9 @@ func (st *stage) confirm(ctx context.Context, j *judge, image string) (sandbox.R
 	j.outside = outside.orInside(a.Facts)
 	j.ours = readFacts("/proc/self")
 	r, err := j.verdict()
+	if err == nil && len(a.Found) > 0 {
+		r.Evidence[sandbox.LayerContainer] += runs(string(a.Found), program)
+	}
 	r.Image = image
 	return r, err
 }
@@ -436,6 +445,8 @@ func (st *stage) begin(ctx context.Context, program string) error {
 	}
 	errno := unix.Errno(uint(why[0])<<8 | uint(why[1]))
 	switch errno { //nolint:exhaustive // there are hundreds, and these mean one thing
+	case unix.ESTALE:
+		return errors.New("starting the program: a path that it was given was replaced or removed outside meanwhile, and with it went its mount")
 	case unix.ENOENT, unix.EACCES, unix.ENOTDIR, unix.ENOEXEC, unix.EISDIR, unix.ELOOP:
 		return fmt.Errorf("%w: %s: %w; it is looked for in the image", sandbox.ErrNotFound, program, errno)
 	}

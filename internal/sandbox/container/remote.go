@@ -20,7 +20,7 @@ import (
 // read back from there, so the engine's own word is confirmed before the start, and
 // the layers are inferred.
 func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, body createBody, image string) (err error) {
-	e := b.engine
+	e, without := b.engine, body
 	body.runProgram(e, s, p)
 	if b.id, err = e.create(setUp, body); err != nil {
 		return err
@@ -43,12 +43,15 @@ func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, bo
 		b.report.Inferred = append(b.report.Inferred, sandbox.LayerWorkspace+"=copy")
 		b.report.Evidence[sandbox.LayerWorkspace] = p.copyEvidence()
 	}
-	there, err := e.hasFile(setUp, b.id, s.Argv[0])
+	program, err := e.programIn(setUp, b.id, append([]string{s.Argv[0]}, p.search...))
 	if err != nil {
 		return err
 	}
-	if !there {
-		return fmt.Errorf("%w: %s is not in the image", sandbox.ErrNotFound, s.Argv[0])
+	if program != s.Argv[0] {
+		if p.search == nil {
+			return fmt.Errorf("starting %s: the engine does not say twice where it is", s.Argv[0])
+		}
+		return startRemoteAs(ctx, setUp, b, s, p, without, image, program)
 	}
 	if s.Confirm != nil {
 		if err := s.Confirm(b.report); err != nil {
@@ -65,6 +68,35 @@ func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, bo
 	}
 	a.connect(b, s)
 	return nil
+}
+
+// startRemoteAs makes the container anew, with the program of the image that stands for
+// that of the Spec: an engine does not change what a container runs.
+func startRemoteAs(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, body createBody, image, program string) error {
+	if err := b.engine.removeAnyway(ctx, b.id); err != nil {
+		return err
+	}
+	confirm, named := s.Confirm, s.Argv[0]
+	s.Argv = append([]string{program}, s.Argv[1:]...)
+	p.search = nil
+	s.Confirm = func(r sandbox.Report) error {
+		r.Evidence[sandbox.LayerContainer] += runs(program, named)
+		if confirm == nil {
+			return nil
+		}
+		return confirm(r)
+	}
+	return startRemote(ctx, setUp, b, s, p, body, image)
+}
+
+// programIn returns the first of files that is in a container.
+func (e *engine) programIn(ctx context.Context, id string, files []string) (string, error) {
+	for _, file := range files {
+		if there, err := e.hasFile(ctx, id, file); err != nil || there {
+			return file, err
+		}
+	}
+	return "", fmt.Errorf("%w: %s is not in the image", sandbox.ErrNotFound, files[0])
 }
 
 // errMayHaveRun is an error of Start after which nobody can say that the program did

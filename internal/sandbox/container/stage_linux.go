@@ -2,6 +2,7 @@ package container
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,10 @@ func runStage(number string) int {
 	if err := ipc.WriteFrame(&frame, text, nil); err != nil {
 		return notInContainer
 	}
+	mounts, err := newProcText("/proc/self/mountinfo", a.Facts.Mounts)
+	if err != nil {
+		return tell(fd, account{Failed: "looking at its mounts: " + err.Error()})
+	}
 	// From here on there may be no room for anything new.
 	debug.SetGCPercent(-1)
 	if o.Limits.AddressSpace > 0 {
@@ -63,10 +68,43 @@ func runStage(number string) int {
 	if n, err := unix.Read(fd, answer[:1]); n != 1 || err != nil {
 		return notInContainer // whoever confirms said no
 	}
-	errno := x.exec()
+	errno := unix.ESTALE // what was confirmed is not what is there (K3)
+	if mounts.same() {
+		errno = x.exec()
+	}
 	answer[0], answer[1] = byte(errno>>8), byte(errno)
 	writeAll(fd, answer[:])
 	return notInContainer
+}
+
+// A procText is a file of /proc and what was read of it, to compare it without allocating.
+type procText struct {
+	fd       int
+	was, buf []byte
+}
+
+func newProcText(name, was string) (*procText, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return &procText{fd, []byte(was), make([]byte, len(was)+1)}, err
+}
+
+// same reports whether the file is as it was.
+func (t *procText) same() bool {
+	n := 0
+	for n < len(t.buf) {
+		more, err := unix.Pread(t.fd, t.buf[n:], int64(n))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		if more == 0 {
+			break
+		}
+		n += more
+	}
+	return bytes.Equal(t.buf[:n], t.was)
 }
 
 // tell says what the stage could not do.
@@ -84,6 +122,10 @@ func tell(fd int, a account) int {
 func prepare(o order) (*execution, account, error) {
 	if len(o.Argv) == 0 {
 		return nil, account{}, errors.New("no program")
+	}
+	var a account
+	if a.Found = found(o); a.Found != nil {
+		o.Argv[0] = a.Found
 	}
 	x, err := newExecution(o)
 	if err != nil {
@@ -107,7 +149,6 @@ func prepare(o order) (*execution, account, error) {
 	if err := limit(unix.RLIMIT_CORE, 0); err != nil {
 		return nil, account{}, fmt.Errorf("turning core dumps off: %w", err)
 	}
-	var a account
 	for _, p := range o.Paths {
 		a.Paths = append(a.Paths, accountOf(p))
 	}
@@ -116,6 +157,20 @@ func prepare(o order) (*execution, account, error) {
 	}
 	a.Facts = readFacts("/proc/self")
 	return x, a, nil
+}
+
+// found returns which program of the image stands for that of the order, nil if that
+// is there or none does.
+func found(o order) []byte {
+	if err := unix.Access(string(o.Argv[0]), unix.F_OK); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	for _, file := range o.Search {
+		if fi, err := os.Stat(string(file)); err == nil && fi.Mode().IsRegular() && unix.Access(string(file), unix.X_OK) == nil {
+			return file
+		}
+	}
+	return nil
 }
 
 // accountOf says what the box sees at a path, and whether it may use it.
