@@ -11,7 +11,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
@@ -216,24 +215,6 @@ func (e *Engine) replay(ctx context.Context, hash string, m *policy.Monitors) er
 }
 
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// runsPackage reports whether argv runs the npm package or program pkg: as a
-// word of its own ("npx -y pkg", with or without a version) or as the folder of
-// that package ("node …/node_modules/pkg/dist/index.js").
-func runsPackage(argv []string, pkg string) bool {
-	for i, a := range argv {
-		if a == pkg || strings.HasPrefix(a, pkg+"@") && len(a) > len(pkg)+1 {
-			return true
-		}
-		if strings.Contains(a, "/node_modules/"+pkg+"/") {
-			return true
-		}
-		if i == 0 && filepath.Base(a) == pkg {
-			return true
-		}
-	}
-	return false
-}
 
 // launchHash identifies what is started as a server, for approvals.
 func launchHash(in api.ServerInfo) string {
