@@ -1,6 +1,7 @@
 package review
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -112,6 +113,9 @@ func (r *Review) changes() (all []Change, err error) {
 		return nil, err
 	}
 	if err := w.dir(level{up: up, low: low}); err != nil {
+		if errors.Is(err, subtree.ErrTooMany) {
+			err = fmt.Errorf("%w: %w", ErrTooMuch, err)
+		}
 		return nil, err
 	}
 	w.checkLinks()

@@ -123,6 +123,7 @@ type copier struct {
 	ctx    context.Context
 	out    *scribe
 	most   int64 // bytes of data that may still come
+	apart  bool  // the file system shares no data
 	paths  int
 	left   int
 	latest time.Time // st_ctime of what was copied last
@@ -305,7 +306,11 @@ func (c *copier) content(f *os.File, info subtree.Info, up *subtree.Dir, name st
 	if err != nil {
 		return "", false, err
 	}
-	cloned, err := subtree.Clone(to, f)
+	cloned := false
+	if !c.apart {
+		cloned, err = subtree.Clone(to, f)
+		c.apart = !cloned // nor will the others be: it takes one file system for both
+	}
 	data := info.Data
 	if err == nil && !cloned {
 		data, err = subtree.Copy(to, f, info.Size, c.most)
