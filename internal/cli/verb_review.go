@@ -78,7 +78,7 @@ func changeViews(all []review.Change) []changeView {
 
 // changeLine is a change for people.
 func changeLine(c review.Change) string {
-	path := c.Path
+	path := review.Quoted(c.Path)
 	if c.Dir {
 		path += "/"
 	}
@@ -273,7 +273,7 @@ func outcomeText(r *review.Review, o review.Outcome) string {
 		{"Applied:", o.Applied, ""},
 		{"Changed outside meanwhile, not applied:", o.Conflicts, "\"--force\" overwrites what is there."},
 		{"Run or obeyed later by this machine, not applied:", o.Held, "Name each, or use \"--with-runs-later\"."},
-		{"Cannot be applied:", o.Refused, "\"ringfence review discard " + r.ID + " PATH\" gives up what you do not want; what you do is in " + show(r.Left()) + "."},
+		{"Cannot be applied:", o.Refused, "They stay in the review: \"ringfence review discard " + r.ID + " PATH\" gives them up, or take them by hand from " + show(r.Left()) + "."},
 	} {
 		if len(part.all) == 0 {
 			continue

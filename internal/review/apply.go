@@ -96,7 +96,7 @@ func (r *Review) apply(s Selection) (out Outcome, err error) {
 			}
 		case isNewDir(c) && c.perm&0o700 != 0o700 && !a.failed[c.Path]:
 			if err := a.setMode(c); err != nil {
-				return out, fmt.Errorf("%s: %w", quoted(c.Path), err)
+				return out, fmt.Errorf("%s: %w", Quoted(c.Path), err)
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func (s Selection) named(all []Change) ([]bool, error) {
 	}
 	for _, p := range s.Paths {
 		if !used[p] {
-			return nil, fmt.Errorf("%w: %s", ErrNoChange, quoted(p))
+			return nil, fmt.Errorf("%w: %s", ErrNoChange, Quoted(p))
 		}
 	}
 	return meant, nil
@@ -344,7 +344,7 @@ func (a *applier) each(c Change, force bool, do func(Change) error, out *Outcome
 		c.Conflict = changed.why
 		out.Conflicts = append(out.Conflicts, c)
 	case fatal(err):
-		return fmt.Errorf("%s: %w", quoted(c.Path), err)
+		return fmt.Errorf("%s: %w", Quoted(c.Path), err)
 	default:
 		c.Refused = "it cannot be written in the workspace: " + cause(err)
 		out.Refused = append(out.Refused, c)

@@ -176,7 +176,7 @@ func (c *copier) dir(low, up *subtree.Dir, path string, depth int) error {
 			err = c.entry(low, up, name, join(path, name), info, depth)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", quoted(name), err)
+			return fmt.Errorf("%s: %w", Quoted(name), err)
 		}
 	}
 	return nil

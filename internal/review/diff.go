@@ -75,7 +75,7 @@ func count(meant []bool) (n int) {
 // diff is the text of one change.
 func (c Change) diff(low, up *subtree.Dir) string {
 	var b strings.Builder
-	name := quoted(c.Path)
+	name := Quoted(c.Path)
 	fmt.Fprintf(&b, "%s %s", c.Kind, name)
 	if c.Dir {
 		b.WriteString("/")
@@ -100,11 +100,11 @@ func (c Change) diff(low, up *subtree.Dir) string {
 	}
 	was, wasText := side{none: true}, "/dev/null"
 	if c.there && c.low.Kind != subtree.Directory {
-		was, wasText = sideOf(low, c, c.low), quoted("a/"+c.Path)
+		was, wasText = sideOf(low, c, c.low), Quoted("a/"+c.Path)
 	}
 	is, isText := side{none: true}, "/dev/null"
 	if c.Kind != Deleted {
-		is, isText = sideOf(up, c, c.up), quoted("b/"+c.Path)
+		is, isText = sideOf(up, c, c.up), Quoted("b/"+c.Path)
 	}
 	if was.note != "" || is.note != "" {
 		fmt.Fprintf(&b, "%s → %s\n", was.words(), is.words())
@@ -146,7 +146,7 @@ func sideOf(root *subtree.Dir, c Change, info subtree.Info) side {
 		if err != nil {
 			return side{note: reason(err)}
 		}
-		return side{text: "link to " + quoted(target), size: int64(len(target))}
+		return side{text: "link to " + Quoted(target), size: int64(len(target))}
 	case subtree.File:
 	default:
 		return side{note: info.Kind.String()}
@@ -175,9 +175,12 @@ func textOf(f *os.File) side {
 	return side{text: string(b), size: int64(len(b))}
 }
 
-// quoted is a path that cannot be taken for two, nor for more than a path.
-func quoted(path string) string {
-	if q := strconv.Quote(path); q != `"`+path+`"` || strings.HasPrefix(path, `"`) || path == "" {
+// Quoted is a path that cannot be taken for two, nor for more than a path: as a Go
+// string where it has characters without a shape, or blanks that may look like the end
+// of it.
+func Quoted(path string) string {
+	q := strconv.Quote(path)
+	if q != `"`+path+`"` || path == "" || strings.Contains(path, "  ") || strings.TrimSpace(path) != path {
 		return q
 	}
 	return path

@@ -161,7 +161,7 @@ func fillOne(dir, path string, w []string) error {
 func describe(all []Change) string {
 	var b strings.Builder
 	for _, c := range all {
-		fmt.Fprintf(&b, "%s %s", c.Kind, quoted(c.Path))
+		fmt.Fprintf(&b, "%s %s", c.Kind, Quoted(c.Path))
 		for _, f := range c.Flags {
 			fmt.Fprintf(&b, " %s", f)
 		}
@@ -189,7 +189,7 @@ func snapshot(t testing.TB, root string) string {
 			return err
 		}
 		rel, _ := filepath.Rel(root, p)
-		fmt.Fprintf(&b, "%v %s", info.Mode(), quoted(rel))
+		fmt.Fprintf(&b, "%v %s", info.Mode(), Quoted(rel))
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
 			to, _ := os.Readlink(p)

@@ -210,10 +210,10 @@ func (w *walk) within(d *subtree.Dir, name, path string, c *Change, depth int) e
 		case err != nil:
 			return err
 		case why != "" && c.Conflict == "":
-			c.Conflict = "in it, " + quoted(n) + ": " + why
+			c.Conflict = "in it, " + Quoted(n) + ": " + why
 		}
 		if why := w.kept.unseen(at); why != "" {
-			c.Refused = "in it, " + quoted(n) + ": " + why
+			c.Refused = "in it, " + Quoted(n) + ": " + why
 			return nil
 		}
 		if info.Kind == subtree.Directory {
