@@ -103,6 +103,35 @@ func TestConfirmRefuses(t *testing.T) {
 	}
 }
 
+// A path that was decided on and has become a link since is no part of a box.
+func TestDecidedPathBecomesLink(t *testing.T) {
+	dir := workspace(t)
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, ".git"), link); err != nil {
+		t.Fatal(err)
+	}
+	s := shell(dir, "true")
+	s.ReadOnly, s.Decided = []string{link}, []string{link}
+	if _, err := (Tier{}).Start(t.Context(), s); !errors.Is(err, sandbox.ErrNotBuilt) || !strings.Contains(err.Error(), "not what was decided on") {
+		t.Error(err)
+	}
+}
+
+// Hooks that configuration puts elsewhere are held there.
+func TestHooksElsewhereAreHeld(t *testing.T) {
+	dir := workspace(t)
+	if err := os.WriteFile(filepath.Join(dir, ".git/config"), []byte("[core]\n\thooksPath = tools/hooks\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := sandbox.Run(t.Context(), Tier{}, shell(dir, "mkdir tools; echo x >tools/free; mkdir tools/hooks; echo x >tools/hooks/pre-commit"), nil)
+	if err != nil || out.Exit.Status() == 0 {
+		t.Errorf("%v, %v: %s", out.Exit, err, out.Stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "tools/free")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDeadlineEndsTheTree(t *testing.T) {
 	s := shell(workspace(t), "(sleep 1000 &); sleep 1000")
 	s.Limits.Wall = 300 * time.Millisecond

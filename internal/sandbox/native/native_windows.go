@@ -179,7 +179,7 @@ func (b *builder) checkProgram() error {
 // label nothing: that would outlive the box.
 func (b *builder) checkLabels() error {
 	for _, path := range b.writable() {
-		fi, err := os.Stat(path)
+		fi, err := b.stat(path)
 		if err != nil {
 			return err
 		}
@@ -197,12 +197,23 @@ func (b *builder) checkLabels() error {
 	}
 	for _, list := range [...][]string{b.spec.ReadOnly, readOnlyWorkspace(b.spec)} {
 		for _, path := range list {
-			if _, err := os.Stat(path); err != nil {
+			if _, err := b.stat(path); err != nil {
 				return fmt.Errorf("readable path: %w", err)
 			}
 		}
 	}
 	return nil
+}
+
+// stat looks at a path of the Spec, which must still lead where it was decided that it
+// does. How letters are written makes no other path.
+func (b *builder) stat(path string) (os.FileInfo, error) {
+	if real, err := filepath.EvalSymlinks(path); err != nil || !strings.EqualFold(real, path) {
+		if _, err := b.spec.Real(path); err != nil {
+			return nil, err
+		}
+	}
+	return os.Stat(path)
 }
 
 func (b *builder) writable() []string {

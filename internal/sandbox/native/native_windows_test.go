@@ -51,6 +51,20 @@ func TestNotBuilt(t *testing.T) {
 	}
 }
 
+// A path that was decided on and has become a link since is no part of a box.
+func TestDecidedPathBecomesLink(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err) // needs the right to make links, or developer mode
+	}
+	s := spec(t, "cmd.exe", "/c", "exit 0")
+	s.ReadOnly, s.Decided = []string{link}, []string{link}
+	if _, err := (Tier{}).Start(t.Context(), s); !errors.Is(err, sandbox.ErrNotBuilt) || !strings.Contains(err.Error(), "not what was decided on") {
+		t.Error(err)
+	}
+}
+
 func TestDeadlineEndsTheJob(t *testing.T) {
 	s := spec(t, "cmd.exe", "/c", "start /b ping -n 1000 127.0.0.1 & ping -n 1000 127.0.0.1")
 	s.Limits.Wall = 300 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/hold"
 	"ringfence/internal/sandbox/native/seatbelt"
 	"ringfence/internal/sys/proc"
 )
@@ -41,7 +42,7 @@ func rulesOf(s sandbox.Spec, exe string) (seatbelt.Rules, error) {
 	r.Stat = append(r.Stat, linksOn(s.WorkingDir())...)
 	switch s.Network {
 	case sandbox.NetworkPolicy:
-		p, err := existing("way out", s.Egress)
+		p, err := existing(s, "way out", s.Egress)
 		if err != nil {
 			return r, err
 		}
@@ -60,7 +61,35 @@ func rulesOf(s sandbox.Spec, exe string) (seatbelt.Rules, error) {
 			r.Home = p.Path
 		}
 	}
-	return r, nil
+	return r, addLed(&r)
+}
+
+// addLed holds what things that are held lead to.
+func addLed(r *seatbelt.Rules) error {
+	rules := hold.Rules{Later: r.Later, Home: r.Home}
+	for _, p := range r.Places {
+		if p.Mode == seatbelt.Write {
+			rules.Writable = append(rules.Writable, p.Path)
+		}
+	}
+	global := []string{"/etc/gitconfig", "/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig"}
+	if r.Home != "" {
+		global = append(global, r.Home+"/.config/git/config", r.Home+"/.gitconfig")
+	}
+	for _, root := range rules.Writable {
+		led, err := rules.Follow(root, global...)
+		if err != nil {
+			return err
+		}
+		for _, l := range led {
+			p, err := place(l.Path)
+			if err != nil {
+				return fmt.Errorf("%s, which %s leads to: %w", l.Path, l.By, err)
+			}
+			r.Held = append(r.Held, p)
+		}
+	}
+	return nil
 }
 
 // terminal reports whether f is a terminal.
@@ -87,7 +116,7 @@ func addNamed(r *seatbelt.Rules, s sandbox.Spec) error {
 		mode  seatbelt.Mode
 	}{{"writable path", readWrite, seatbelt.Write}, {"readable path", readOnly, seatbelt.Read}} {
 		for _, path := range l.paths {
-			p, err := existing(l.what, path)
+			p, err := existing(s, l.what, path)
 			if err != nil {
 				return err
 			}
@@ -113,8 +142,13 @@ func addNamed(r *seatbelt.Rules, s sandbox.Spec) error {
 	return nil
 }
 
-func existing(what, path string) (seatbelt.Place, error) {
-	p, err := place(path)
+// existing returns the place that the path of s leads to.
+func existing(s sandbox.Spec, what, path string) (seatbelt.Place, error) {
+	var p seatbelt.Place
+	real, err := s.Real(path)
+	if err == nil {
+		p, err = place(real)
+	}
 	if err == nil && p.Rest != "" {
 		err = fs.ErrNotExist
 	}
