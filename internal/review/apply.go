@@ -66,6 +66,7 @@ func (r *Review) apply(s Selection) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
+	a.force = s.Force
 	defer func() {
 		err = errors.Join(err, a.end(out.Applied))
 		out.Left -= len(out.Applied)
@@ -82,7 +83,7 @@ func (r *Review) apply(s Selection) (out Outcome, err error) {
 			if !phase.of(c) {
 				continue
 			}
-			if err := a.each(c, s.Force, phase.do, &out); err != nil {
+			if err := a.each(c, phase.do, &out); err != nil {
 				return out, err
 			}
 		}
@@ -91,7 +92,7 @@ func (r *Review) apply(s Selection) (out Outcome, err error) {
 	for _, c := range slices.Backward(todo) {
 		switch {
 		case c.Dir && c.Kind == Mode:
-			if err := a.each(c, s.Force, a.setMode, &out); err != nil {
+			if err := a.each(c, a.setMode, &out); err != nil {
 				return out, err
 			}
 		case isNewDir(c) && c.perm&0o700 != 0o700 && !a.failed[c.Path]:
@@ -255,6 +256,7 @@ type applier struct {
 	r       *Review
 	low, up *subtree.Dir
 	log     *journal
+	force   bool            // see Selection
 	failed  map[string]bool // directories that were not made
 }
 
@@ -323,7 +325,7 @@ func (r *Review) clear() error {
 
 // each makes one change. What is in its way is said of the change, and the rest goes
 // on; only what would meet every change is an error.
-func (a *applier) each(c Change, force bool, do func(Change) error, out *Outcome) error {
+func (a *applier) each(c Change, do func(Change) error, out *Outcome) error {
 	for p := range parents(c.Path) {
 		if a.failed[p] {
 			c.Refused = notMade
@@ -331,7 +333,7 @@ func (a *applier) each(c Change, force bool, do func(Change) error, out *Outcome
 			return nil
 		}
 	}
-	err := a.unchanged(c, force)
+	err := a.unchanged(c, a.force)
 	if err == nil {
 		err = do(c)
 	}

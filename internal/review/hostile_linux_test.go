@@ -65,16 +65,66 @@ func TestChangedMeanwhile(t *testing.T) {
 			}
 			fill(t, r.Workspace, meanwhile)
 			var out Outcome
-			err = a.each(all[i], false, a.put, &out)
+			err = a.each(all[i], a.put, &out)
 			if err != nil || len(out.Conflicts) != 1 {
 				t.Errorf("%+v, %v", out, err)
 			}
 			// Forced, it goes where it belongs, or not at all.
-			if err := a.each(all[i], true, a.put, &out); err != nil {
+			a.force = true
+			if err := a.each(all[i], a.put, &out); err != nil {
 				t.Error(err)
 			}
 			if err := a.end(nil); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestChangedWhileFilled: what is written outside while a file of the box is copied is
+// kept, and a conflict, whatever it is.
+func TestChangedWhileFilled(t *testing.T) {
+	for name, c := range map[string]struct{ path, meanwhile, want string }{
+		"edited":   {"old", "file old 644 person", "-rw-r--r-- old \"person\\n\""},
+		"replaced": {"old", "remove old\nlink old ../outside", "Lrwxrwxrwx old -> ../outside"},
+		"a mode":   {"old", "file old 600 old", "-rw------- old \"old\\n\""},
+		"removed":  {"old", "remove old", ""},
+		"made":     {"new", "file new 644 person", "-rw-r--r-- new \"person\\n\""},
+		"a link":   {"new", "link new ../outside", "Lrwxrwxrwx new -> ../outside"},
+		"going":    {"gone", "file gone 644 person", "-rw-r--r-- gone \"person\\n\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t, func(ws string) { fill(t, ws, "file old 644 old\nfile gone 644 gone") })
+			fill(t, r.Upper, "file old 644 box\nfile new 644 box\ngone gone")
+			all, err := r.Changes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(all, func(each Change) bool { return each.Path == c.path })
+			a, err := r.begin(nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			do := a.put
+			if all[i].Kind == Deleted {
+				do = a.remove
+			}
+			var out Outcome
+			err = a.each(all[i], func(each Change) error {
+				fill(t, r.Workspace, c.meanwhile) // what each has looked at is no longer so
+				return do(each)
+			}, &out)
+			if err = errors.Join(err, a.end(nil)); err != nil || len(out.Conflicts) != 1 {
+				t.Errorf("%+v, %v", out, err)
+			}
+			got := ""
+			for line := range strings.Lines(snapshot(t, r.Workspace)) {
+				if strings.Contains(line, " "+c.path) || strings.Contains(line, ".ringfence") {
+					got += strings.TrimSpace(line)
+				}
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
@@ -100,7 +150,7 @@ func TestUpperChanges(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := a.each(all[0], false, a.put, &Outcome{}); !errors.Is(err, ErrMoved) {
+				if err := a.each(all[0], a.put, &Outcome{}); !errors.Is(err, ErrMoved) {
 					t.Errorf("%v, want ErrMoved", err)
 				}
 				if err := a.end(nil); err != nil {

@@ -157,10 +157,10 @@ func (a *applier) put(c Change) (err error) {
 		err = errors.Join(dir.Chmod(temp, c.mode()), dir.Touch(temp, c.up.Modified))
 	}
 	if err == nil && c.there && c.low.Kind == subtree.Directory {
-		err = discard(dir.Dir, name, a.r.temporary(c.Path+"/")) // no path ends so: a name of its own
+		err = a.discard(dir.Dir, name, a.r.temporary(c.Path+"/"), c) // no path ends so: a name of its own
 	}
 	if err == nil {
-		err = dir.Rename(temp, name)
+		err = a.settle(dir.Dir, temp, name, c)
 	}
 	if err != nil {
 		if rerr := dir.Remove(temp); !errors.Is(rerr, fs.ErrNotExist) {
@@ -168,6 +168,48 @@ func (a *applier) put(c Change) (err error) {
 		}
 	}
 	return err
+}
+
+// settle gives temp the name. What stands there must be what was there when the changes
+// were read: filling a file takes time, in which somebody may have written there.
+func (a *applier) settle(dir *subtree.Dir, temp, name string, c Change) error {
+	switch {
+	case a.force:
+		return dir.Rename(temp, name)
+	case !c.there || c.low.Kind == subtree.Directory:
+		err := dir.RenameNew(temp, name)
+		if errors.Is(err, fs.ErrExist) {
+			err = &changedError{"it was made outside just now"}
+		}
+		return err
+	}
+	err := dir.Exchange(temp, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &changedError{"it was removed outside just now"}
+	case errors.Is(err, syscall.EINVAL): // the file system cannot
+		if err := a.unchanged(c, false); err != nil {
+			return err
+		}
+		return dir.Rename(temp, name)
+	case err != nil:
+		return err
+	}
+	old, err := dir.Lstat(temp)
+	if err == nil && !untouched(old, c.low) {
+		err = &changedError{"it was changed outside just now"}
+	}
+	if err != nil {
+		return errors.Join(err, dir.Exchange(temp, name))
+	}
+	return dir.Remove(temp)
+}
+
+// untouched reports whether old, which we have renamed, is else what low says: renaming
+// changes st_ctime.
+func untouched(old, low subtree.Info) bool {
+	old.Changed = low.Changed
+	return old.Same(low) && old.Kind == low.Kind && old.Perm == low.Perm && old.UID == low.UID && old.GID == low.GID
 }
 
 // fill makes the file temp with the content that the box left.
@@ -215,19 +257,22 @@ func (a *applier) remove(c Change) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(discard(dir.Dir, name, temp), dir.Close())
+	return errors.Join(a.discard(dir.Dir, name, temp, c), dir.Close())
 }
 
-// discard removes name by way of temp.
-func discard(dir *subtree.Dir, name, temp string) error {
-	info, err := dir.Lstat(name)
-	if err != nil || info.Kind != subtree.Directory {
-		return errors.Join(err, dir.Remove(name))
-	}
-	// Moving a directory that may not be written to takes no right where it stays in
-	// its parent.
+// discard removes name, which c is about, by way of temp. Moving a directory that may
+// not be written to takes no right where it stays in its parent.
+func (a *applier) discard(dir *subtree.Dir, name, temp string, c Change) error {
 	if err := dir.RenameNew(name, temp); err != nil {
 		return err
+	}
+	old, err := dir.Lstat(temp)
+	same := untouched(old, c.low) || old.Kind == subtree.Directory && old.Ino == c.low.Ino && old.Dev == c.low.Dev
+	if err == nil && !a.force && !same {
+		err = &changedError{"it was changed outside just now"}
+	}
+	if err != nil {
+		return errors.Join(err, dir.RenameNew(temp, name))
 	}
 	return removeTree(dir, temp, 0)
 }

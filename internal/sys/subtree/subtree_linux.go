@@ -225,6 +225,10 @@ func (d *Dir) Rename(from, to string) error { return d.rename(from, to, 0) }
 // RenameNew is [Dir.Rename] where nothing may be at to: else the error is fs.ErrExist.
 func (d *Dir) RenameNew(from, to string) error { return d.rename(from, to, unix.RENAME_NOREPLACE) }
 
+// Exchange gives two entries the names of each other, at once. Not every file system
+// can: then the error is EINVAL.
+func (d *Dir) Exchange(one, other string) error { return d.rename(one, other, unix.RENAME_EXCHANGE) }
+
 func (d *Dir) rename(from, to string, flags uint) error {
 	if err := single(from); err != nil {
 		return err

@@ -111,6 +111,9 @@ func TestChanging(t *testing.T) {
 	if i, err := d.Lstat("made"); err != nil || i.Perm != 0o500 {
 		t.Errorf("%+v, %v", i, err)
 	}
+	if err := errors.Join(d.Exchange("out", "file"), d.Exchange("out", "file")); err != nil {
+		t.Error(err)
+	}
 	if err := d.RenameNew("out", "file"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("renaming over a file: %v", err)
 	}

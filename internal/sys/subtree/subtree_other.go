@@ -59,6 +59,9 @@ func (d *Dir) Remove(string) error { return errors.ErrUnsupported }
 // RemoveDir is not to be had here.
 func (d *Dir) RemoveDir(string) error { return errors.ErrUnsupported }
 
+// Exchange is not to be had here.
+func (d *Dir) Exchange(string, string) error { return errors.ErrUnsupported }
+
 // Chmod is not to be had here.
 func (d *Dir) Chmod(string, uint32) error { return errors.ErrUnsupported }
 
