@@ -15,7 +15,7 @@ import (
 func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 	ask := d.judged
 	if d.run.Ask.Never || g.o.Desk == nil {
-		return &refusal{code: act.CodeNoAnswer, rules: ask.Rules, reason: ask.Reason + " Nobody can be asked in this session: do without it, or tell the person which clause stands in the way."}
+		return &refusal{code: act.CodeNoAnswer, rules: ask.Rules, reason: ask.Reason + " Nobody can be asked in this session: do without it, or tell the person what stands in the way."}
 	}
 	if err := g.recordQuestion(ctx, d); err != nil {
 		return refuse(act.CodeEvidence, "the question could not be recorded, so nobody was asked: %v", err)

@@ -98,7 +98,7 @@ permit (principal, action == Action::"stat", resource);
 	}{
 		"forbidden": {
 			[]act.Effect{onPath(act.Read, "/s/x")},
-			"denied: read /s/x is forbidden by c2.1 (line 2: “must never read secrets”), because they are secret. Retrying will not help: do without it, or tell the person which rule stands in the way.",
+			"denied: read /s/x is forbidden by c2.1 (line 2: “must never read secrets”), because they are secret. Retrying will not help: do without it, or tell the person what stands in the way.",
 		},
 		"default":        {[]act.Effect{onPath(act.Create, "/x")}, "denied: create /x is allowed by no rule of the policy (default). Retrying will not help"},
 		"lower default":  {[]act.Effect{onPath(act.Stat, "/x")}, "denied: stat /x is not among what the user policy leaves allowed (user:default). Retrying"},

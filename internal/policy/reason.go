@@ -101,7 +101,7 @@ func summary(v act.Verdict, said []saying) string {
 	if v == act.Escalate {
 		return s
 	}
-	return "denied: " + s + " Retrying will not help: do without it, or tell the person which rule stands in the way."
+	return "denied: " + s + " Retrying will not help: do without it, or tell the person what stands in the way."
 }
 
 // resources names the effects of said, at most room resources with what is done to

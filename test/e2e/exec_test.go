@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -177,7 +179,7 @@ func TestExecWrites(t *testing.T) {
 		"The agent may read and create files in the workspace.", programs, "Everything else is forbidden.",
 	))
 	p.commands(s, []commandCase{
-		{args: object{"command": "touch other.txt"}, failed: true, want: []string{"nothing was run", "denied", "delete"}},
+		{args: object{"command": "touch other.txt"}, failed: true, want: []string{"denied: overwrite", "denied", "delete"}},
 	})
 	if _, err := os.Stat(p.work + "/other.txt"); err == nil {
 		t.Error("other.txt was made")
@@ -210,10 +212,57 @@ func TestExecCoding(t *testing.T) {
 			t.Errorf("%s: %s", c.command, got)
 		}
 	}
-	if got, failed := call(t, s, "exec__run_command", object{"command": "rm greet.go"}); !failed || !strings.Contains(got, "needs approval by c") {
+	if got, failed := call(t, s, "exec__run_command", object{"command": "rm greet.go"}); !failed || !saysAll(got, "execute [", "any other program needs approval") {
 		t.Error(got)
 	}
 	if got, failed := call(t, s, "filesystem__read_text_file", object{"path": "greet.go"}); failed {
 		t.Error(got)
+	}
+}
+
+// saysAll reports whether a denial of a command names once that it is one, what is
+// denied, the clause with its line and words, and what to do next.
+func saysAll(got, what, clause string) bool {
+	return strings.Count(got, "denied") == 1 && strings.Contains(got, what) && strings.Contains(got, " by c") &&
+		strings.Contains(got, "(line ") && strings.Contains(got, clause) && strings.Contains(got, "tell the person what stands in the way")
+}
+
+// TestExecDenialOfChanges: where the command is allowed and what its box could change is
+// not, the agent reads as much of it as of any other denial.
+func TestExecDenialOfChanges(t *testing.T) {
+	p := newPlace(t)
+	text := p.file(p.home+"/coding.md", p.ok("constitution", "shipped", "coding"))
+	p.ok("constitution", "compile", text, "-o", p.home+"/coding")
+	s := p.mcp("--ask", "never", "--policy", p.home+"/coding", "--servers", p.servers(execServer(object{"workspace": "rw"})))
+	got, failed := call(t, s, "run_command", object{"command": "ls"})
+	if !failed || !saysAll(got, "delete "+p.work+" and everything beneath", "Deleting files in the workspace needs approval") {
+		t.Error(got)
+	}
+}
+
+// TestTreeUnderDefault: where each change needs approval, a box that may change the
+// workspace is asked for, in one question, and not denied; with --rw of the workspace in
+// any profile.
+func TestTreeUnderDefault(t *testing.T) {
+	p := newPlace(t)
+	out, status := p.run("run", "--ask", "never", "--", "bash")
+	if status != 126 || !strings.Contains(out, "delete and move "+p.work+" and everything beneath") || !strings.Contains(out, "Anything that changes something needs approval") {
+		t.Errorf("%d %s", status, out)
+	}
+	answered := p.approver()
+	for i, args := range [][]string{
+		{"run", "--ask", "desk", "--", "sh", "-c", "echo hi > f"},
+		{"exec", "--ask", "desk", "--rw", ".", "--", "rm", "f"},
+	} {
+		p.ok(args...)
+		if n := answered(); n != i+1 {
+			t.Errorf("%q: %d questions by now", args, n)
+		}
+	}
+	if _, err := os.Stat(p.work + "/f"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the workspace was not writable: %v", err)
+	}
+	if out, status := p.run("exec", "--ask", "desk", "--", "touch", "g"); status == 0 || !strings.Contains(out, "to allow it: --rw "+p.work) {
+		t.Errorf("%d %s", status, out)
 	}
 }
