@@ -165,6 +165,8 @@ keep_debian() {
 		return 1
 	fi
 	mkdir -p "$cache"
+	# What runs that were killed have left.
+	find "$cache" -maxdepth 1 \( -name 'debian.????????' -o -name 'podman.????????' \) -mmin +60 -exec rm -rf --one-file-system {} +
 	temp=$(mktemp "$cache/debian.XXXXXXXX")
 	if ! tar -C "$dir/tree" -cf "$temp" "${without[@]/#/--exclude=./}" .; then
 		rm -f "$temp"

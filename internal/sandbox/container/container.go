@@ -21,10 +21,13 @@
 //	    read back and Confirm agreed, and a layer that is not as it should be is an
 //	    error. Nothing is merely missing.
 //	K3  What a path in the container shows is the file that was named: a mount whose
-//	    device and inode differ from those that we opened is an error. When a mount
-//	    goes away, because what it stood on was replaced outside, the box is ended.
+//	    device and inode differ from those that we opened is an error, and so is one
+//	    that goes away before the program's first instruction. When one goes away
+//	    later, because what it stood on was replaced outside, the box is ended.
 //	K4  No box runs as root of the machine, as another user of it than the owner of
 //	    what it may write, or with a seccomp filter weaker than the engine's default.
+//	    What belongs to root it may write only if we are root, by mounts that map the
+//	    owner, as user 65534 of the machine.
 //	K5  Names that cannot be held are an error, never a note.
 //	K6  What the engine answers is bounded in size and in time.
 package container

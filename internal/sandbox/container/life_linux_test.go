@@ -332,7 +332,7 @@ func TestProbe(t *testing.T) {
 // from the stage.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Getenv("CONTAINER_TEST_USER") != "" {
-		tier := New(Options{Socket: os.Getenv("OWNER_SOCKET"), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: os.Getenv("OWNER_HOME"), Init: os.Getenv("OWNER_INIT")})
+		tier := New(Options{Socket: os.Getenv("OWNER_SOCKET"), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: os.Getenv("OWNER_HOME"), Init: os.Getenv("OWNER_INIT"), Dir: os.Getenv("OWNER_DIR")})
 		out, err := sandbox.Run(t.Context(), tier, sh("id -u"), nil)
 		if err != nil || string(out.Stdout) != "65534\n" || !out.Report.Has(sandbox.LayerSeccomp) || !out.Report.Has(LayerMounts) {
 			t.Errorf("%q, %v, %+v", out.Stdout, err, out.Report)
@@ -360,7 +360,7 @@ func TestOrdinaryUser(t *testing.T) {
 			go relay(l, tier.o.Socket)
 			cmd := exec.Command("/proc/self/exe", "-test.run=^TestOrdinaryUser$")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: wsOwner, Gid: wsOwner}}
-			cmd.Env = append(os.Environ(), "CONTAINER_TEST_USER=1", "OWNER_SOCKET="+door, "OWNER_HOME="+tier.o.Home, "OWNER_INIT="+tier.o.Init)
+			cmd.Env = append(os.Environ(), "CONTAINER_TEST_USER=1", "OWNER_SOCKET="+door, "OWNER_HOME="+tier.o.Home, "OWNER_INIT="+tier.o.Init, "OWNER_DIR="+filepath.Dir(door))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -32,7 +32,7 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 		}
 	}
 	if len(s.ReadWrite) > 0 && !s.LaterWritable {
-		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: take it read-only, allow files that run later to be changed, or use the tier native", s.ReadWrite[0])
+		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: keep what it changes for a review (--review), take it read-only, or use the tier native (--tier native)", s.ReadWrite[0])
 	}
 	for _, path := range s.ReadWrite {
 		if err := p.show(s, path, false); err != nil {
@@ -353,7 +353,7 @@ func (p *plan) hold(path string) error {
 // cannotHold is the error of holding what does not exist (K5): a mount needs
 // something to be mounted on, and making it would leave it on the machine.
 func (p *plan) cannotHold(path string) error {
-	return fmt.Errorf("%s does not exist, and a container cannot keep a name from being made; create it first, or use the tier native", path)
+	return fmt.Errorf("%s does not exist, and a container cannot keep a name from being made; create it first, or use the tier native (--tier native)", path)
 }
 
 // pin makes every directory from source up to the root of the writable mount
