@@ -36,7 +36,7 @@ func (d *decider) inPieces(l *layer, p part, a answer) answer {
 	for i, p := range pieces {
 		one := d.judge(l, []way{{p}})
 		joined.join(one)
-		if a.verdict == act.Deny && one.verdict == act.Deny && firstOf(one.rules) == firstOf(a.rules) {
+		if one.verdict == a.verdict && (a.verdict > act.Deny || firstOf(one.rules) == firstOf(a.rules)) {
 			if i > 0 {
 				a.at = p.res.dir()
 			}
