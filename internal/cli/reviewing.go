@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"ringfence/internal/act/places"
 	"ringfence/internal/launch"
 	"ringfence/internal/review"
 	"ringfence/internal/sandbox"
@@ -63,10 +64,14 @@ type reviewed struct {
 func (t reviewed) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Box, error) {
 	w := &spec.Workspace
 	if w.Mode != sandbox.ReadWrite {
-		return nil, fmt.Errorf("%w: the workspace cannot be changed in a box of this profile, so there is nothing to review; use --profile agent", sandbox.ErrNotBuilt)
+		return nil, fmt.Errorf("%w: the workspace cannot be changed in a box of this profile, so there is nothing to review; use --profile agent, or --rw with the workspace", sandbox.ErrNotBuilt)
 	}
 	if w.Path != t.r.Workspace {
 		return nil, fmt.Errorf("%w: the review is of %s, but what was decided on is %s", sandbox.ErrNotBuilt, t.r.Workspace, w.Path)
+	}
+	var err error
+	if spec.ReadWrite, err = besides(spec); err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
 	w.Upper, w.Work = t.r.Upper, t.r.Work
 	b, err := t.Tier.Start(ctx, spec)
@@ -78,6 +83,24 @@ func (t reviewed) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Box, er
 	}
 	w.Upper, w.Work, w.Copied = "", "", t.r.Copied
 	return t.Tier.Start(ctx, spec)
+}
+
+// besides returns what may be changed beside the workspace. What of that is live must
+// not be the workspace, a part of it, or what it lies in.
+func besides(spec sandbox.Spec) ([]string, error) {
+	var others []string
+	for _, p := range spec.ReadWrite {
+		switch ws := spec.Workspace.Path; {
+		case p == ws: // said twice
+		case places.Beneath(p, ws):
+			return nil, fmt.Errorf("%s is in the workspace, what is changed there is kept apart, and --rw would change it at once: leave it out", p)
+		case places.Beneath(ws, p):
+			return nil, fmt.Errorf("the workspace is in %s, and --rw of that would change it at once: name the directories beside the workspace", p)
+		default:
+			others = append(others, p)
+		}
+	}
+	return others, nil
 }
 
 // summaryChanges is how many changes are told of when a box has ended.

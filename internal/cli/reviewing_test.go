@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,10 +19,11 @@ type fussy struct {
 	sandbox.Tier
 	err  error // of a box with an overlay
 	seen []sandbox.Workspace
+	live []string
 }
 
 func (f *fussy) Start(_ context.Context, s sandbox.Spec) (sandbox.Box, error) {
-	f.seen = append(f.seen, s.Workspace)
+	f.seen, f.live = append(f.seen, s.Workspace), s.ReadWrite
 	if s.Workspace.Upper != "" {
 		return nil, f.err
 	}
@@ -50,17 +52,22 @@ func TestReviewedFallsBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		err, copied error
 		spec        sandbox.Workspace
+		write       string // beside it
 		want        string // ways of the boxes that were tried
 		fails       string
 	}{
-		"no overlay":          {errors.Join(sandbox.ErrNotBuilt, sandbox.ErrNoOverlay), nil, live, "overlay copy", ""},
-		"overlay":             {nil, nil, live, "overlay", ""},
-		"no box":              {sandbox.ErrNotBuilt, nil, live, "overlay", "not built"},
-		"no room":             {sandbox.ErrNoOverlay, full, live, "overlay", "disk full"},
-		"nothing to change":   {nil, nil, sandbox.Workspace{Path: ws, Mode: sandbox.ReadOnly}, "", "--profile agent"},
-		"something else":      {nil, nil, sandbox.Workspace{Path: root, Mode: sandbox.ReadWrite}, "", "decided on is"},
-		"too large to copy":   {sandbox.ErrNoOverlay, review.ErrTooLarge, live, "overlay", "too much to copy"},
-		"no workspace at all": {nil, nil, sandbox.Workspace{}, "", "nothing to review"},
+		"no overlay":          {errors.Join(sandbox.ErrNotBuilt, sandbox.ErrNoOverlay), nil, live, "", "overlay copy", ""},
+		"overlay":             {nil, nil, live, "", "overlay", ""},
+		"no box":              {sandbox.ErrNotBuilt, nil, live, "", "overlay", "not built"},
+		"no room":             {sandbox.ErrNoOverlay, full, live, "", "overlay", "disk full"},
+		"nothing to change":   {nil, nil, sandbox.Workspace{Path: ws, Mode: sandbox.ReadOnly}, "", "", "--profile agent"},
+		"something else":      {nil, nil, sandbox.Workspace{Path: root, Mode: sandbox.ReadWrite}, "", "", "decided on is"},
+		"too large to copy":   {sandbox.ErrNoOverlay, review.ErrTooLarge, live, "", "overlay", "too much to copy"},
+		"no workspace at all": {nil, nil, sandbox.Workspace{}, "", "", "nothing to review"},
+		"all of it, live":     {nil, nil, live, ws, "overlay", ""},
+		"something beside":    {nil, nil, live, root + "/wsx", "overlay", ""},
+		"a part of it, live":  {nil, nil, live, ws + "/sub", "", "is in the workspace"},
+		"what it lies in":     {nil, nil, live, root, "", "the workspace is in"},
 	} {
 		r, err := review.New(review.Options{Home: root + "/home", Workspace: ws})
 		if err != nil {
@@ -72,7 +79,10 @@ func TestReviewedFallsBack(t *testing.T) {
 				return c.copied
 			}
 			return r.Copy(t.Context(), because)
-		}}.Start(t.Context(), sandbox.Spec{Workspace: c.spec})
+		}}.Start(t.Context(), sandbox.Spec{Workspace: c.spec, ReadWrite: []string{c.write}})
+		if slices.Contains(tier.live, ws) {
+			t.Errorf("%s: the workspace is writable", name)
+		}
 		var ways []string
 		for _, w := range tier.seen {
 			switch {
