@@ -117,7 +117,11 @@ func TestEndReview(t *testing.T) {
 		0: `^$`, 1: `(?s)^ringfence: 1 change waits in review (r-\w+) \(overlay\); .*f0.*review diff r-\w+\n.*review apply r-\w+\n.*review discard r-\w+\n$`,
 		22: `(?s)22 changes wait .* … and 2 more: ringfence review list`,
 	} {
-		r, err := review.New(review.Options{Home: root + "/home", Workspace: root})
+		ws := filepath.Join(root, "ws")
+		if err := os.MkdirAll(ws, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r, err := review.New(review.Options{Home: root + "/home", Workspace: ws})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,5 +144,21 @@ func TestEndReview(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestReviewHints: what nothing of can be read or applied says what can be done.
+func TestReviewHints(t *testing.T) {
+	for want, err := range map[string]error{
+		"list r-abc234": review.ErrNoChange, "run it again": review.ErrMoved, "put the workspace back": review.ErrWorkspace,
+		"set the clock": review.ErrClock, "discard r-abc234": review.ErrTooMuch,
+	} {
+		var exit *exitError
+		if got := applyHint(errors.Join(errors.New("applying"), err), "r-abc234"); !errors.As(got, &exit) || !strings.Contains(exit.hint, want) {
+			t.Errorf("%v: %+v", err, exit)
+		}
+	}
+	if err := errors.New("disk full"); !errors.Is(applyHint(err, "r-abc234"), err) {
+		t.Error("another error is not kept")
 	}
 }

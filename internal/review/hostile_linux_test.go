@@ -342,6 +342,17 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// TestHomeInWorkspace: what a box changes is never kept where it can change it.
+func TestHomeInWorkspace(t *testing.T) {
+	ws, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Home: ws + "/home", Workspace: ws}); err == nil || !strings.Contains(err.Error(), "RINGFENCE_HOME") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestWorkspaceReplaced(t *testing.T) {
 	r := begin(t, func(string) {})
 	fill(t, r.Upper, "file x 644 x")

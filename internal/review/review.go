@@ -109,9 +109,13 @@ func New(o Options) (*Review, error) {
 	r := &Review{Workspace: o.Workspace, Session: o.Session, root: identity{info.Dev, info.Ino}, uid: info.UID, gid: info.GID, home: o.Person}
 	all := paths.Reviews(o.Home)
 	if err = os.MkdirAll(all, 0o700); err == nil {
-		if all, err = filepath.EvalSymlinks(all); err == nil {
-			err = r.make(all, info)
-		}
+		all, err = filepath.EvalSymlinks(all)
+	}
+	if err == nil && places.Beneath(all, o.Workspace) {
+		err = fmt.Errorf("reviews are kept in %s, which is in it: name a smaller workspace, or set RINGFENCE_HOME to a directory outside", all)
+	}
+	if err == nil {
+		err = r.make(all, info)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("beginning a review of %s: %w", o.Workspace, err)
