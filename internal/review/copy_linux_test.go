@@ -66,6 +66,28 @@ func TestCopyKeeps(t *testing.T) {
 	}
 }
 
+// TestUnreadable: what may not be read is left out, and nothing takes its place.
+func TestUnreadable(t *testing.T) {
+	r := beginAs(t, "copy", func(ws string) {
+		fill(t, ws, "file secret 000 s\ndir closed 755\nfile closed/x 644 x\ndir closed 000\ndir listed 755\nfile listed/x 644 x\ndir listed 444")
+	})
+	left := 3
+	if os.Getuid() == 0 {
+		left = 0 // who may read everything has it all
+	}
+	if r.LeftOut != left {
+		t.Errorf("%d are left out, want %d", r.LeftOut, left)
+	}
+	if all, err := r.Changes(); err != nil || len(all) > 0 {
+		t.Errorf("%s%v", describe(all), err)
+	}
+	fill(t, r.Copied, "remove secret\nremove closed\nfile secret 644 box\ndir closed 755\nfile closed/x 644 box")
+	out, err := r.Apply(Selection{Force: true})
+	if err != nil || left > 0 && (len(out.Applied) > 0 || len(out.Refused) != 2) || left == 0 && len(out.Refused) > 0 {
+		t.Errorf("%s%s%v", describe(out.Applied), describe(out.Refused), err)
+	}
+}
+
 // A file that is written to all the time is copied as it was at some moment, and what
 // the box does with it is in conflict.
 func TestCopyOfWhatChanges(t *testing.T) {
