@@ -18,8 +18,9 @@ var gitNames = []string{
 	"logs", "modules", "worktrees", "remotes", "branches", "sequencer", "rebase-merge", "rebase-apply", "lfs", "svn", "annex",
 }
 
-// gitShape are the names that make a directory a repository, whatever it is called.
-var gitShape = []string{"HEAD", "objects", "refs"}
+// gitShape are the names that make a directory a repository, whatever it is called: HEAD,
+// and objects and refs, or commondir in place of the two, which says where they are.
+var gitShape = []string{"HEAD", "objects", "refs", "commondir"}
 
 // inGitShape reports whether p is a part of a repository that is not called
 // ".git", or would make a directory that has a configuration or hooks one. An
@@ -28,7 +29,7 @@ var gitShape = []string{"HEAD", "objects", "refs"}
 func inGitShape(p string) bool {
 	for dir := path.Dir(p); ; dir = path.Dir(dir) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(p[len(dir):], "/"), "/")
-		if slices.Contains(gitNames, strings.ToLower(name)) && (shaped(dir, "") || shaped(dir, name) && armed(dir)) {
+		if slices.Contains(gitNames, strings.ToLower(name)) && (shaped(dir, "") || shaped(dir, name) && armed(dir, name)) {
 			return true
 		}
 		if dir == "/" {
@@ -37,22 +38,25 @@ func inGitShape(p string) bool {
 	}
 }
 
-// shaped reports whether dir has all of gitShape, not counting the one that is
+// shaped reports whether dir is a repository by gitShape, also counting the one that is
 // about to be made.
 func shaped(dir, made string) bool {
 	if made != "" && !slices.ContainsFunc(gitShape, func(s string) bool { return strings.EqualFold(s, made) }) {
 		return false
 	}
-	for _, s := range gitShape {
-		if _, err := os.Lstat(join(dir, s)); err != nil && !strings.EqualFold(s, made) {
-			return false
-		}
+	has := func(name string) bool {
+		_, err := os.Lstat(join(dir, name))
+		return err == nil || strings.EqualFold(name, made)
 	}
-	return true
+	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
-// armed reports whether dir has something that a repository runs.
-func armed(dir string) bool {
+// armed reports whether dir has something that a repository runs, also counting what is
+// about to be made.
+func armed(dir, made string) bool {
+	if strings.EqualFold(made, "commondir") {
+		return true
+	}
 	for _, s := range []string{"config", "config.worktree", "commondir", "hooks"} {
 		if _, err := os.Lstat(join(dir, s)); err == nil {
 			return true
@@ -61,12 +65,16 @@ func armed(dir string) bool {
 	return false
 }
 
-// isGitDir is git's test (setup.c, is_git_directory): HEAD, objects and refs. A
+// isGitDir is git's test (setup.c, is_git_directory): HEAD, objects and refs, or a
+// commondir that leads to them. A
 // directory that has them with a HEAD that git would not take is an error: git
 // would go on to the repository around it.
 func isGitDir(d string) (bool, error) {
 	if _, err := os.Lstat(join(d, "HEAD")); err != nil {
 		return false, nil //nolint:nilerr // what git cannot see is no repository to git
+	}
+	if _, err := os.Lstat(join(d, "commondir")); err == nil {
+		return true, nil // whatever is there, git looks
 	}
 	for _, name := range []string{"objects", "refs"} {
 		info, err := os.Stat(join(d, name))

@@ -18,7 +18,7 @@ var gitOrders = map[string]bool{
 
 // shapeNames are the entries that make a directory a git directory, whatever it is
 // called (setup.c of git, is_git_directory), in lower case.
-var shapeNames = map[string]bool{"head": true, "objects": true, "refs": true}
+var shapeNames = map[string]bool{"head": true, "objects": true, "refs": true, "commondir": true}
 
 const (
 	ruleGit   = "files that the host runs later are held: .git of a repository cannot be changed, replaced, moved or removed"
@@ -28,7 +28,13 @@ const (
 
 // shaped reports whether dir is a git directory by its entries.
 func shaped(dir string, look Look) bool {
-	return look.Exists(join(dir, "HEAD")) && look.Exists(join(dir, "objects")) && look.Exists(join(dir, "refs"))
+	return inShape(func(name string) bool { return look.Exists(join(dir, name)) })
+}
+
+// inShape reports whether a directory with what has says is in it is a git directory. What
+// commondir names has the objects and refs then, and the configuration.
+func inShape(has func(name string) bool) bool {
+	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
 // checkGit checks an operation on p, which is called ".git": the directory of a
@@ -47,17 +53,19 @@ func checkGit(op Op, p string, whole bool, look Look) Verdict {
 // checkShape checks an operation on p, one of the entries of dir that make it a
 // git directory. git replaces HEAD and never removes any of them.
 func checkShape(op Op, dir, p string, look Look) Verdict {
-	if places.Fold(path.Base(dir)) == gitDir {
+	if places.Fold(path.Base(dir)) == gitDir || isWorktree(path.Dir(dir)+"/", look) {
 		return Verdict{}
 	}
-	others := 0
-	for _, s := range [...]string{"HEAD", "objects", "refs"} {
-		if !strings.EqualFold(s, path.Base(p)) && look.Exists(join(dir, s)) {
-			others++
-		}
+	with := func(there bool) bool {
+		return inShape(func(name string) bool {
+			if strings.EqualFold(name, path.Base(p)) {
+				return there
+			}
+			return look.Exists(join(dir, name))
+		})
 	}
 	switch exists := look.Exists(p); {
-	case others < 2:
+	case with(true) == with(false):
 		return Verdict{}
 	case (op == Remove || op == MoveAway) && exists:
 		return Verdict{Rule: ruleShape}
