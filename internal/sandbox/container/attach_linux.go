@@ -20,15 +20,26 @@ func machineRoot() bool {
 }
 
 // attach mounts what p shows once more in the container whose init is pid, over what
-// the engine has mounted: with the files of root as those of the box's user, and from
-// the handles that were opened when p was made. The program is not there yet. These
+// the engine has mounted: what is mapped with the files of its owner as those of the
+// box's user, and all from the handles that were opened when p was made. The program is not there yet. These
 // mounts are in no namespace but the container's, and end with it.
 func attach(p *plan, pid int) error {
-	owners, err := swappedOwners(p)
-	if err != nil {
-		return fmt.Errorf("mapping the owners of files: %w", err)
+	owners := map[ids]int{} // user namespaces
+	defer func() {
+		for _, fd := range owners {
+			unix.Close(fd)
+		}
+	}()
+	for _, m := range p.mounts {
+		if _, ok := owners[m.ids]; ok || !m.mapped {
+			continue
+		}
+		fd, err := swappedOwners(m.ids, ids{p.uid, p.gid})
+		if err != nil {
+			return fmt.Errorf("mapping the owners of files: %w", err)
+		}
+		owners[m.ids] = fd
 	}
-	defer unix.Close(owners)
 	trees := make([]int, 0, len(p.mounts))
 	defer func() {
 		for _, fd := range trees {
@@ -36,7 +47,7 @@ func attach(p *plan, pid int) error {
 		}
 	}()
 	for _, m := range p.mounts {
-		fd, err := m.tree(owners)
+		fd, err := m.tree(owners[m.ids])
 		if err != nil {
 			return err
 		}
@@ -71,13 +82,13 @@ func (m mount) tree(owners int) (int, error) {
 	if m.readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
-	if !m.denied {
+	if m.mapped {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(owners)
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("%s belongs to root, no container runs as root, and its file system does not let owners be mapped: %w; give it to a user (sudo chown -R USER %s), or use the tier native", m.real, err, m.real)
+		return -1, fmt.Errorf("%s belongs to user %d, as whom the container does not run, and its file system does not let owners be mapped: %w; give it to a user (sudo chown -R USER %s), or use the tier native", m.real, m.ids.uid, err, m.real)
 	}
 	return fd, nil
 }
@@ -113,9 +124,9 @@ func attachIn(p *plan, pid int, trees []int) error {
 	return nil
 }
 
-// swappedOwners returns a user namespace in which root and the box's user have changed
-// places, and all others are who they are.
-func swappedOwners(p *plan) (int, error) {
+// swappedOwners returns a user namespace in which a and b have changed places, and all
+// others are who they are.
+func swappedOwners(a, b ids) (int, error) {
 	self, err := proc.Executable()
 	if err != nil {
 		return -1, err
@@ -125,7 +136,7 @@ func swappedOwners(p *plan) (int, error) {
 	// It stops before its first instruction, as one that is traced, and is no more
 	// than a holder of its namespace.
 	pid, err := syscall.ForkExec(self, []string{self}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: swapped(p.uid), GidMappings: swapped(p.gid),
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: swapped(a.uid, b.uid), GidMappings: swapped(a.gid, b.gid),
 		GidMappingsEnableSetgroups: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
 	}})
 	if err != nil {
@@ -143,14 +154,23 @@ func swappedOwners(p *plan) (int, error) {
 	return unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
-// swapped maps ids on disk to those of the box: 0 and id change places.
-func swapped(id uint64) []syscall.SysProcIDMap {
+// swapped maps ids on disk to those of the box: a and b change places.
+func swapped(a, b uint64) (list []syscall.SysProcIDMap) {
 	const all = 1<<32 - 1 // the last is no id
-	n := int(id)
-	return []syscall.SysProcIDMap{
-		{ContainerID: 0, HostID: n, Size: 1},
-		{ContainerID: n, HostID: 0, Size: 1},
-		{ContainerID: 1, HostID: 1, Size: n - 1},
-		{ContainerID: n + 1, HostID: n + 1, Size: all - n - 1},
+	low, high := int(min(a, b)), int(max(a, b))
+	add := func(from, to, n int) {
+		if n > 0 {
+			list = append(list, syscall.SysProcIDMap{ContainerID: from, HostID: to, Size: n})
+		}
 	}
+	if low == high {
+		add(0, 0, all)
+		return list
+	}
+	add(0, 0, low)
+	add(low, high, 1)
+	add(low+1, low+1, high-low-1)
+	add(high, low, 1)
+	add(high+1, high+1, all-high-1)
+	return list
 }

@@ -136,13 +136,13 @@ func (j *judge) user() {
 	for _, m := range j.p.mounts {
 		if fi, err := m.opened.Stat(); err != nil {
 			j.fail(layer, "asking whose %s is: %w", m.target, err)
-		} else if uid, _, _ := ownership(fi); !m.readOnly && !(j.p.mapped && uid == 0) && fi.Mode().Perm()&0o002 == 0 && strconv.FormatUint(uid, 10) != out[0] {
+		} else if uid, _, _ := ownership(fi); !m.readOnly && !m.mapped && fi.Mode().Perm()&0o002 == 0 && strconv.FormatUint(uid, 10) != out[0] {
 			j.fail(layer, "on the machine it is user %s, and %s belongs to %d", out[0], m.target, uid)
 		}
 	}
 	evidence := fmt.Sprintf("user %s inside, %s on the machine", want, out[0])
 	if j.p.mapped {
-		evidence += "; what belongs to root among the files that it is given looks like its own, and stays root's"
+		evidence += "; what belongs to others among the files that it is given looks like its own, and stays theirs"
 	}
 	j.enforced(layer, evidence)
 }

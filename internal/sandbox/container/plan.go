@@ -24,8 +24,7 @@ type plan struct {
 	wall     time.Duration
 	limits   limits
 	dir      string
-	// mapped says that the box has what root owns as its own, by mounts that we make.
-	mapped bool
+	mapped   bool // a mount is
 	// search are files of the image that the program can be, if it is not where the
 	// Spec says.
 	search []string
@@ -43,7 +42,14 @@ type mount struct {
 	denied   bool
 	id       fileID
 	opened   *os.File // keeps the inode from being given out again
+	// mapped says that what the user ids owns is to look like that of the box's user,
+	// by a mount that we make.
+	mapped bool
+	ids    ids
 }
+
+// ids are a user and a group of the machine.
+type ids struct{ uid, gid uint64 }
 
 // limits are resource limits of each process, soft and hard; 0 sets none.
 type limits struct {
@@ -150,41 +156,61 @@ func (p *plan) bounds(s sandbox.Spec, o Options) {
 }
 
 // chooseUser picks whom the box runs as: nobody, or the owner of what it may write, or
-// of what nobody else may read.
+// of what nobody else may read. What belongs to somebody else then is mapped, if we can.
 func (p *plan) chooseUser(e *engine) error {
 	p.uid, p.gid = nobody, nobody
-	var closed *mount
-	for i, m := range p.mounts {
-		fi, err := m.stat()
+	own := make([]needed, 0, len(p.mounts))
+	for i := range p.mounts {
+		n, err := neededOf(&p.mounts[i])
 		if err != nil {
 			return fmt.Errorf("asking whose a path is: %w", err)
 		}
-		uid, gid, _ := ownership(fi)
-		others := fi.Mode().Perm() & 0o007
-		switch {
-		case m.readOnly && !m.denied && closed == nil && !readable(fi):
-			closed = &p.mounts[i]
-		case m.readOnly || others&0o002 != 0: // anybody may write there
-		default:
-			return p.become(m, uid, gid, e)
+		own = append(own, n)
+	}
+	canMap := e.local && !e.rootless && !e.remapped && machineRoot()
+	for _, write := range []bool{true, false} {
+		i := slices.IndexFunc(own, func(n needed) bool { return n.own && n.readOnly != write })
+		if i < 0 || own[i].uid == 0 && canMap {
+			continue
+		}
+		if err := p.become(own[i], e); err != nil {
+			return err
+		}
+		break
+	}
+	for _, n := range own {
+		if n.own && n.uid != p.uid && canMap {
+			n.mapped, n.mount.ids, p.mapped = true, n.ids, true
 		}
 	}
-	if closed == nil {
-		return nil
-	}
-	fi, err := closed.stat()
-	if err != nil {
-		return fmt.Errorf("asking whose a path is: %w", err)
-	}
-	uid, gid, _ := ownership(fi)
-	return p.become(*closed, uid, gid, e)
+	return nil
 }
 
-func (m mount) stat() (os.FileInfo, error) {
+// needed says of a mount whether only its owner can use it as it is shown.
+type needed struct {
+	*mount
+	ids
+	own bool
+}
+
+func neededOf(m *mount) (n needed, err error) {
+	var fi os.FileInfo
 	if m.opened != nil {
-		return m.opened.Stat()
+		fi, err = m.opened.Stat()
+	} else {
+		fi, err = os.Stat(m.real)
 	}
-	return os.Stat(m.real)
+	if err != nil {
+		return n, err
+	}
+	n.mount = m
+	n.uid, n.gid, _ = ownership(fi)
+	if m.readOnly {
+		n.own = !m.denied && !readable(fi)
+	} else {
+		n.own = fi.Mode().Perm()&0o002 == 0
+	}
+	return n, nil
 }
 
 // readable reports whether others than its owner may use a path.
@@ -199,18 +225,16 @@ func readable(fi os.FileInfo) bool {
 	return fi.Mode().Perm()&want == want
 }
 
-func (p *plan) become(m mount, uid, gid uint64, e *engine) error {
+func (p *plan) become(m needed, e *engine) error {
+	own := uint64(os.Getuid())
 	switch {
-	case uid == 0 && e.local && !e.rootless && !e.remapped && machineRoot():
-		p.mapped = true
-		return nil
-	case uid == 0 && !m.readOnly:
+	case m.uid == 0 && !m.readOnly:
 		return fmt.Errorf("%s belongs to root, and no container runs as root; give it to a user (sudo chown -R USER %s), take it read-only, or use the tier native", m.real, m.real)
 	case e.remapped && !m.readOnly:
 		return fmt.Errorf("%s maps the users of containers to others, who cannot write to %s; take it read-only, or use the tier native", e, m.real)
-	case e.rootless && uid != uint64(os.Getuid()) && !m.readOnly:
-		return fmt.Errorf("%s belongs to user %d, and a rootless engine's containers can write only what is ours", m.real, uid)
-	case uid == 0 || e.remapped || e.rootless && uid != uint64(os.Getuid()):
+	case e.rootless && m.uid != own && !m.readOnly:
+		return fmt.Errorf("%s belongs to user %d, and a rootless engine's containers can write only what is ours", m.real, m.uid)
+	case m.uid == 0 || e.remapped || e.rootless && m.uid != own:
 		return nil // nobody cannot read it, which will be said
 	case e.rootless && e.kind == RuntimeDocker:
 		p.uid, p.gid = 0, 0 // who is we, outside
@@ -218,8 +242,8 @@ func (p *plan) become(m mount, uid, gid uint64, e *engine) error {
 	case e.rootless:
 		p.userns = "keep-id"
 	}
-	p.uid, p.gid = uid, gid
-	if gid == 0 {
+	p.uid, p.gid = m.uid, m.gid
+	if p.gid == 0 {
 		p.gid = nobody
 	}
 	return nil
