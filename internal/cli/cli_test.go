@@ -186,9 +186,9 @@ func TestChangedCopy(t *testing.T) {
 		}
 		changed := bytes.Clone(whole)
 		changed[at-10] ^= 1
-		want := fmt.Sprintf("invalid: line %d: entry %s: ", n+1, index)
+		want := fmt.Sprintf("/copy, line %d: entry %s: ", n+1, index)
 		before := plural(uint64(entries), "entry", "entries") + " before that as they were signed"
-		if got := verify(changed); !strings.HasPrefix(got, want) || !strings.Contains(got, before) {
+		if got := verify(changed); !strings.HasPrefix(got, "invalid: ") || !strings.Contains(got, want) || !strings.Contains(got, before) {
 			t.Errorf("line %d: got %q, want %q and %q", n+1, got, want, before)
 		}
 		entries++
