@@ -40,7 +40,8 @@ func benchSession(b *testing.B, h Handler) *Session {
 	return s
 }
 
-// BenchmarkDecide is the round trip of a decision that costs nothing itself.
+// BenchmarkDecide is the round trips of a decision that costs nothing itself, and of
+// its outcome.
 func BenchmarkDecide(b *testing.B) {
 	f := newFake()
 	effects := []act.Effect{{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: "/home/u/src/project/file.go", Facts: map[string]any{act.FactExists: true}}}}
@@ -54,13 +55,19 @@ func BenchmarkDecide(b *testing.B) {
 	r := act.Request{Verb: act.VerbCall, Tool: "filesystem.read_text_file", Args: []byte(`{"path":"/home/u/src/project/file.go"}`)}
 	took := make([]time.Duration, 0, 1<<20)
 	b.ReportAllocs()
+	before := switches(b)
 	for b.Loop() {
 		start := time.Now()
-		if t, err := s.Decide(b.Context(), r); err != nil || t.Verdict != act.Allow {
+		t, err := s.Decide(b.Context(), r)
+		if err != nil || t.Verdict != act.Allow {
 			b.Fatal(t, err)
+		}
+		if _, err := s.Finish(b.Context(), t, act.Outcome{Body: r.Args}); err != nil {
+			b.Fatal(err)
 		}
 		took = append(took, time.Since(start))
 	}
+	b.ReportMetric(float64(switches(b)-before)/float64(b.N), "switches/op")
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "µs-p50")
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "µs-p99")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"ringfence/internal/act"
 )
 
 // The headers of decisions are read and written by hand: with reflection that
@@ -145,13 +147,36 @@ func (c *cursor) text() (raw []byte, plain bool, err error) {
 	return nil, false, fmt.Errorf("%w: unfinished string", errHeader)
 }
 
+// words are those that most headers have: to read one of them makes no copy of it.
+var words = wordsOf(
+	"id", "method", "params", "result", "session", "verb", "tool", "direct", "ticket", "kind", "resource", "type", "text",
+	"facts", "tree", "group", "verdict", "code", "rules", "reason", "effects", "filter", "leave_out", "labels", "redacted", "note", "error",
+	methodDecide, methodFinish, act.Allow.String(), act.Deny.String(),
+	string(act.VerbCall), string(act.VerbList), string(act.VerbEffect), string(act.VerbExec),
+	string(act.Read), string(act.List), string(act.Stat), string(act.Create), string(act.Overwrite), string(act.Fetch), string(act.Execute),
+	string(act.Path), string(act.URL), string(act.Command), string(act.Tool), act.FactExists,
+	string(act.Observe), string(act.Mutate), string(act.RemoteGroup), string(act.LabelUntrusted), string(act.LabelPrivate),
+)
+
+func wordsOf(list ...string) map[string]string {
+	m := make(map[string]string, len(list))
+	for _, w := range list {
+		m[w] = w
+	}
+	return m
+}
+
 func (c *cursor) str() (string, error) {
 	raw, plain, err := c.text()
 	if err != nil {
 		return "", err
 	}
 	if plain {
-		return string(raw[1 : len(raw)-1]), nil
+		raw = raw[1 : len(raw)-1]
+		if w, ok := words[string(raw)]; ok {
+			return w, nil
+		}
+		return string(raw), nil
 	}
 	if !utf8.Valid(raw) {
 		return "", fmt.Errorf("%w: invalid UTF-8", errHeader)

@@ -34,7 +34,7 @@ var methods = map[string]method{
 	methodClose:          with(closeSession),
 	methodBox:            with(recordBox),
 	methodDecide:         decide,
-	methodFinish:         with(finish),
+	methodFinish:         finish,
 	methodQuestions:      with(questions),
 	methodQuestion:       with(question),
 	methodAnswer:         with(answerQuestion),
@@ -163,7 +163,11 @@ func decide(r *request, h Handler) (result, error) {
 	return result{}, err
 }
 
-func finish(r *request, h Handler, p finishParams) (result, error) {
+func finish(r *request, h Handler) (result, error) {
+	p, err := decodeFinish(r.header.Params)
+	if err != nil {
+		return result{}, Errorf(CodeBadRequest, "reading the parameters of finish: %v", err)
+	}
 	if err := r.owned(p.Session); err != nil {
 		return result{}, err
 	}
@@ -171,7 +175,7 @@ func finish(r *request, h Handler, p finishParams) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return result{value: &reply, body: reply.Body}, nil
+	return result{json: encodeReplyTo(reply), body: reply.Body}, nil
 }
 
 func questions(r *request, h Handler, _ nothing) (result, error) {

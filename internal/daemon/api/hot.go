@@ -105,6 +105,79 @@ func encodeFinish(id uint64, p finishParams) []byte {
 	return append(closeList(b, '}'), '}')
 }
 
+func decodeFinish(raw []byte) (p finishParams, err error) {
+	c := &cursor{b: raw}
+	err = c.object(func(name string) (err error) {
+		switch name {
+		case "session":
+			p.Session, err = c.str()
+		case "ticket":
+			p.Ticket, err = c.str()
+		case "error":
+			p.Error, err = c.str()
+		default:
+			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.end()
+	}
+	return p, err
+}
+
+// encodeReplyTo writes the reply to a finish as its JSON form, which leaves out Body.
+func encodeReplyTo(r act.Reply) []byte {
+	if len(r.Labels) == 0 && r.Redacted == 0 && r.Note == "" {
+		return []byte("{}")
+	}
+	b := append(make([]byte, 0, 128), '{')
+	if len(r.Labels) > 0 {
+		b = append(b, `"labels":[`...)
+		for _, l := range r.Labels {
+			b = append(appendString(b, string(l)), ',')
+		}
+		b = append(closeList(b, ']'), ',')
+	}
+	if r.Redacted != 0 {
+		b = append(strconv.AppendInt(append(b, `"redacted":`...), int64(r.Redacted), 10), ',')
+	}
+	b = appendField(b, "note", r.Note)
+	return closeList(b, '}')
+}
+
+// decodeReplyTo reads the reply to a finish, all but its Body.
+func decodeReplyTo(raw []byte) (act.Reply, error) {
+	var r act.Reply
+	c := &cursor{b: raw}
+	err := c.object(func(name string) (err error) {
+		switch name {
+		case "labels":
+			var labels []string
+			labels, err = c.strs()
+			for _, l := range labels {
+				r.Labels = append(r.Labels, act.Label(l))
+			}
+		case "redacted":
+			var n int64
+			n, err = c.number()
+			r.Redacted = int(n)
+		case "note":
+			r.Note, err = c.str()
+		default:
+			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+		}
+		return err
+	})
+	if err == nil {
+		err = c.end()
+	}
+	if err != nil {
+		return act.Reply{}, err
+	}
+	return r, nil
+}
+
 // encodeTicket writes t as its JSON form, which leaves out Bytes.
 func encodeTicket(t act.Ticket) ([]byte, error) {
 	if err := representable(t.Effects); err != nil {

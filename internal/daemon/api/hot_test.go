@@ -100,9 +100,20 @@ func TestRequestsOnWire(t *testing.T) {
 		if h, err = parseHeader(encodeFinish(id, f)); err != nil || h.Method != methodFinish {
 			t.Fatalf("%+v, %v", h, err)
 		}
-		var got finishParams
-		if err := decode(h.Params, &got); err != nil || got != f {
+		if got, err := decodeFinish(h.Params); err != nil || got != f {
 			t.Fatalf("%+v came as %+v, %v", f, got, err)
+		}
+		r := act.Reply{Note: f.Error, Redacted: rapid.IntMin(0).Draw(t, "redacted")}
+		for _, l := range rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "labels") {
+			r.Labels = append(r.Labels, act.Label(l))
+		}
+		var std act.Reply
+		raw := encodeReplyTo(r)
+		if err := decode(raw, &std); err != nil || !reflect.DeepEqual(std, r) {
+			t.Fatalf("%+v is %s, %v", r, raw, err)
+		}
+		if got, err := decodeReplyTo(raw); err != nil || !reflect.DeepEqual(got, r) {
+			t.Fatalf("%+v came as %+v, %v", r, got, err)
 		}
 	})
 }
@@ -125,6 +136,12 @@ func FuzzHeader(f *testing.F) {
 		if p, err := decodeDecide(h.Params); err == nil && json.Valid(h.Params) {
 			var want decideParams
 			if json.Unmarshal(h.Params, &want) == nil && want.Session != p.Session {
+				t.Errorf("%s is read as %+v, not %+v", h.Params, p, want)
+			}
+		}
+		if p, err := decodeFinish(h.Params); err == nil && json.Valid(h.Params) {
+			var want finishParams
+			if json.Unmarshal(h.Params, &want) == nil && want.Ticket != p.Ticket {
 				t.Errorf("%s is read as %+v, not %+v", h.Params, p, want)
 			}
 		}

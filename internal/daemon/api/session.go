@@ -224,8 +224,8 @@ func (s *Session) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.
 	if err != nil {
 		return act.Reply{}, fmt.Errorf("finishing: %w", err)
 	}
-	var reply act.Reply
-	if err := json.Unmarshal(got.header.Result, &reply); err != nil {
+	reply, err := decodeReplyTo(got.header.Result)
+	if err != nil {
 		return act.Reply{}, fmt.Errorf("finishing: reading the reply: %w", err)
 	}
 	reply.Body = got.body

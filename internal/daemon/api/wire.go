@@ -102,8 +102,8 @@ func decode(raw []byte, v any) error {
 	return nil
 }
 
-// How long the other side may leave a frame unread before it counts as dead.
-// Who reads a stream may be a person with a pager.
+// How long the other side may at most leave a frame unread before it counts as dead,
+// or up to a quarter less. Who reads a stream may be a person with a pager.
 const (
 	writeStall  = 30 * time.Second
 	streamStall = 30 * time.Minute
@@ -111,8 +111,9 @@ const (
 
 // A writer writes frames to one connection, one at a time.
 type writer struct {
-	mu sync.Mutex
-	nc net.Conn
+	mu    sync.Mutex
+	nc    net.Conn
+	armed time.Time // the deadline of nc
 }
 
 // frame writes one frame. After an error the connection is closed, because the
@@ -120,8 +121,13 @@ type writer struct {
 func (w *writer) frame(head, body []byte, stall time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A deadline that cannot be set is a closed connection: the write says so.
-	_ = w.nc.SetWriteDeadline(time.Now().Add(stall))
+	// To set a deadline can wake a thread, so one serves for many frames.
+	now := time.Now()
+	if left := w.armed.Sub(now); left < stall-stall/4 || left > stall {
+		w.armed = now.Add(stall)
+		// One that cannot be set is a closed connection: the write says so.
+		_ = w.nc.SetWriteDeadline(w.armed)
+	}
 	err := ipc.WriteFrame(w.nc, head, body)
 	if err != nil {
 		_ = w.nc.Close()
