@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -156,6 +157,9 @@ func reviewTable(views []reviewView) string {
 		case v.Running:
 			state += ", running"
 		}
+		if v.Because != "" {
+			state += "\n          copied because: " + show(v.Because)
+		}
 		fmt.Fprintf(&b, "%s  %s  %s  %s\n", v.ID, v.Began.Local().Format("2006-01-02 15:04:05"), show(v.Workspace), state)
 	}
 	return b.String()
@@ -247,8 +251,15 @@ func newReviewApply(s *streams) *cobra.Command {
 	return c
 }
 
-// recordReview puts on record what is about to be done.
+// recordReview puts on record what is about to be done. A path that is not UTF-8, which
+// no record can hold, is named as a Go string.
 func recordReview(ctx context.Context, r *review.Review, action string, sel review.Selection) error {
+	sel.Paths = slices.Clone(sel.Paths)
+	for i, p := range sel.Paths {
+		if !utf8.ValidString(p) {
+			sel.Paths[i] = review.Quoted(p)
+		}
+	}
 	return with(ctx, connect, func(e *api.Client) error {
 		return e.RecordReview(ctx, api.ReviewRecord{
 			Review: r.ID, Session: r.Session, Workspace: r.Workspace, Action: action, Paths: sel.Paths, RunsLater: sel.RunsLater, Force: sel.Force,

@@ -36,7 +36,7 @@ func TestReview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"new": "text\x1b[2J\n", ".envrc": "evil\n", "Makefile": "all:\n", "a": "a\n", "clash": "box\n", "n\nl \x1b[2J\u202e": "", "fake  [build-file]": ""} {
+	for name, text := range map[string]string{"new": "text\x1b[2J\n", ".envrc": "evil\n", "Makefile": "all:\n", "a": "a\n", "clash": "box\n", "n\nl \x1b[2J\u202e": "", "fake  [build-file]": "", "caf\xe9": ""} {
 		if err := os.WriteFile(r.Upper+"/"+name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestReview(t *testing.T) {
 		code int
 		want string
 	}{
-		{"review list", 0, ws + "  7 changes in the overlay"},
+		{"review list", 0, ws + "  8 changes in the overlay"},
 		{"review list %", 0, "added     .envrc  [runs-later]\nadded     Makefile  [build-file]  make runs it\nmodified  clash\n! it was changed outside"},
 		{"review list %", 0, `added     "n\nl \x1b[2J\u202e"` + "\n" + `added     "fake  [build-file]"`},
 		{"review list --json", 0, `"kind":"added","size":5,"flags":["runs-later"]`},
@@ -60,7 +60,10 @@ func TestReview(t *testing.T) {
 		{"review diff % nothing", codeFailed, "no change there\nringfence review list %"},
 		{"review diff r-nosuch", codeFailed, `no such review`},
 		{"review apply % ../x", codeUsage, "not in the workspace"},
-		{"review apply % " + ws + "/a", 0, "Applied:\nadded     a\n6 changes are left in review %."},
+		{"review apply % " + ws + "/a", 0, "Applied:\nadded     a\n7 changes are left in review %."},
+		{"review apply % caf\xe9", 0, `added     "caf\xe9"` + "\n6 changes are left"},
+		{"review list % nothing\x1b\xff", codeFailed, `no change there: "nothing\x1b\xff"`},
+		{"ledger show --json", 0, `"paths":["\"caf\\xe9\""]`},
 		{"review discard % new", 0, "1 change is discarded, 5 left"},
 		{"review apply", codeFailed, "Applied:\nMakefile\nChanged outside meanwhile\nclash\nRun or obeyed later\n.envrc\n--with-runs-later\n2 changes are left"},
 		{"review apply % --force clash", 0, "Applied:\nclash"},
@@ -86,7 +89,7 @@ func TestReview(t *testing.T) {
 	for _, n := range names {
 		all = append(all, n.Name())
 	}
-	if got := strings.Join(all, " "); !strings.HasPrefix(got, ".envrc Makefile a clash fake  [build-file] n\nl ") {
+	if got := strings.Join(all, " "); !strings.HasPrefix(got, ".envrc Makefile a caf\xe9 clash fake  [build-file] n\nl ") {
 		t.Errorf("the workspace has %s", got)
 	}
 	if b, err := os.ReadFile(ws + "/clash"); string(b) != "box\n" {
