@@ -316,7 +316,7 @@ func (r *Review) clear() error {
 		if err != nil {
 			continue // where nothing can be, nothing was left
 		}
-		if err := errors.Join(removeTree(dir, r.temporary(path), 0), dir.Close()); err != nil {
+		if err := errors.Join(removeTree(dir, r.temporary(path), 0), removeTree(dir, r.aside(path), 0), dir.Close()); err != nil {
 			return fmt.Errorf("clearing up after an apply that was interrupted: %w", err)
 		}
 	}

@@ -317,8 +317,8 @@ func TestPathMax(t *testing.T) {
 
 // What an apply that was killed has left is cleared by the next.
 func TestLeftovers(t *testing.T) {
-	r := begin(t, func(ws string) { fill(t, ws, "dir gone 755\nfile gone/x 644 x") })
-	fill(t, r.Upper, "gone gone\nfile new 644 n")
+	r := begin(t, func(ws string) { fill(t, ws, "dir gone 755\nfile gone/x 644 x\ndir kind 755\nfile kind/x 644 x") })
+	fill(t, r.Upper, "gone gone\nfile new 644 n\nfile kind 644 n")
 	all, err := r.Changes()
 	if err != nil {
 		t.Fatal(err)
@@ -328,13 +328,15 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		fill(t, r.Workspace, strings.ReplaceAll("dir T 700\nfile T/part 644 p\ndir T 500", "T", r.temporary(c.Path)))
+		for _, name := range []string{r.temporary(c.Path), r.aside(c.Path)} {
+			fill(t, r.Workspace, strings.ReplaceAll("dir T 700\nfile T/part 644 p\ndir T 500", "T", name))
+		}
 	}
 	if err := errors.Join(os.RemoveAll(r.Workspace+"/gone"), a.end(nil)); err != nil {
 		t.Fatal(err)
 	}
 	out, err := r.Apply(Selection{})
-	if err != nil || len(out.Applied) != 1 {
+	if err != nil || len(out.Applied) != 2 {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if names, err := filepath.Glob(r.Workspace + "/.*"); err != nil || len(names) > 0 {

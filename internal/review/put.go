@@ -34,6 +34,10 @@ func (r *Review) temporary(path string) string {
 	return ".ringfence-" + r.ID + "-" + hex.EncodeToString(sum[:8])
 }
 
+// aside is the name under which what stood at path goes, where something else takes its
+// place: no path ends with a slash, so it is one of its own.
+func (r *Review) aside(path string) string { return r.temporary(path + "/") }
+
 // A spot is a directory of the workspace that can be written to until Close.
 type spot struct {
 	*subtree.Dir
@@ -121,7 +125,7 @@ func (a *applier) makeDir(c Change) (err error) {
 	}
 	if _, there, err := lookup(dir.Dir, name); err != nil || there {
 		if err == nil {
-			err = dir.Remove(name)
+			err = a.discard(dir.Dir, name, a.r.aside(c.Path), c)
 		}
 		if err != nil {
 			return errors.Join(err, dir.RemoveDir(temp))
@@ -157,7 +161,7 @@ func (a *applier) put(c Change) (err error) {
 		err = errors.Join(dir.Chmod(temp, c.mode()), dir.Touch(temp, c.up.Modified))
 	}
 	if err == nil && c.there && c.low.Kind == subtree.Directory {
-		err = a.discard(dir.Dir, name, a.r.temporary(c.Path+"/"), c) // no path ends so: a name of its own
+		err = a.discard(dir.Dir, name, a.r.aside(c.Path), c)
 	}
 	if err == nil {
 		err = a.settle(dir.Dir, temp, name, c)
