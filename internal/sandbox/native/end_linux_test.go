@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,11 +22,12 @@ import (
 // A scene is what boxes could leave behind on this machine.
 type scene struct {
 	descriptors, mounts, groups, files []string
+	goroutines                         int
 }
 
 func look(t *testing.T) scene {
 	t.Helper()
-	var s scene
+	s := scene{goroutines: runtime.NumGoroutine()}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +78,14 @@ func (s scene) check(t *testing.T, what string) {
 	if len(now.descriptors) > len(s.descriptors) {
 		t.Errorf("%s: open is %q, it was %q", what, now.descriptors, s.descriptors)
 	}
-	if kids := children(t); len(kids) > 0 {
-		t.Errorf("%s: processes left: %v", what, kids)
+	if left := append(children(t), marked(fmt.Sprintf("NATIVE_TEST=%dmany", os.Getpid()))...); len(left) > 0 {
+		t.Errorf("%s: processes left: %v", what, left)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > s.goroutines; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			b := make([]byte, 64<<10)
+			t.Fatalf("%s: there were %d goroutines, there are %d:\n%s", what, s.goroutines, runtime.NumGoroutine(), b[:runtime.Stack(b, true)])
+		}
 	}
 }
 
@@ -208,26 +217,52 @@ func TestDiesWithCaller(t *testing.T) {
 	}
 }
 
+// starts says how many boxes are started one after the other, and how many at once:
+// RINGFENCE_BOX_STARTS is the first, and a seventh of it, at most 64, the second.
+func starts(t *testing.T) (inRow, atOnce int) {
+	text := os.Getenv("RINGFENCE_BOX_STARTS")
+	if text == "" {
+		return 40, 16
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("RINGFENCE_BOX_STARTS is %q", text)
+	}
+	return n, min(64, n/7+1)
+}
+
 // Boxes leave nothing behind, one after the other and at once.
 func TestNothingIsLeftBehind(t *testing.T) {
+	inRow, atOnce := starts(t)
 	for kind, tier := range kinds {
-		run(t, tier, sh("true"), "") // what the runtime opens once
-		before := look(t)
-		for range 100 {
-			one(t, tier)
+		w := dir(t)
+		for _, mode := range []sandbox.Mode{sandbox.NoAccess, sandbox.ReadWrite} {
+			s := sh("echo $$ >/dev/null; exit 9")
+			s.Env = append(s.Env, fmt.Sprintf("NATIVE_TEST=%dmany", os.Getpid()))
+			if mode == sandbox.ReadWrite {
+				s = sh("echo $$ >own-$$; rm own-$$; exit 9")
+				s.Workspace = sandbox.Workspace{Path: w, Mode: mode}
+			}
+			if kind == "plain" && os.Getuid() != 0 {
+				s.Limits.Processes = sandbox.Unlimited // it would be one of all boxes together: the report says so
+			}
+			one(t, tier, s) // what the runtime opens once
+			before := look(t)
+			for range inRow {
+				one(t, tier, s)
+			}
+			before.check(t, fmt.Sprintf("%s %s: after %d boxes", kind, mode, inRow))
+			var all sync.WaitGroup
+			for range atOnce {
+				all.Go(func() { one(t, tier, s) })
+			}
+			all.Wait()
+			before.check(t, fmt.Sprintf("%s %s: after %d at once", kind, mode, atOnce))
 		}
-		before.check(t, kind+": after 100 boxes")
-		var all sync.WaitGroup
-		for range 32 {
-			all.Go(func() { one(t, tier) })
-		}
-		all.Wait()
-		before.check(t, kind+": after 32 at once")
 	}
 }
 
-func one(t *testing.T, tier Tier) {
-	s := sh("echo $$ >/dev/null; exit 9")
+func one(t *testing.T, tier Tier, s sandbox.Spec) {
 	b, err := tier.Start(t.Context(), s)
 	if err != nil {
 		t.Error(err)

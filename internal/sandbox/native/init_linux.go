@@ -56,7 +56,7 @@ func (s *stage) hold() {
 	h := s.plan.hold
 	err := hold.Serve(context.Background(), s.listener, hold.Options{
 		Rules:  hold.Rules{Writable: h.writable, Copied: h.copied, Private: h.above, Held: h.held, Led: h.led, Later: h.later, Home: h.home},
-		Unheld: !h.names, Shared: h.shared, Private: h.private, Reachable: h.reachable,
+		Unheld: !h.names, Within: s.plan.plain, Shared: h.shared, Private: h.private, Reachable: h.reachable,
 		OnDenial: s.tell,
 		OnBirth:  s.born,
 	})

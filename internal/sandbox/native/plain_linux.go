@@ -131,6 +131,7 @@ func (b *builder) plainProcesses(p *plan) error {
 	}
 	p.limits[i].value += n
 	p.limits[i] = p.limits[i].within()
+	b.shared = n
 	return nil
 }
 

@@ -50,6 +50,7 @@ func (b *builder) readBack() error {
 	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
+	r.shared(b.shared)
 	r.sockets(b.plan.hold, b.setup)
 	r.workspace(b.spec.Workspace, b.facts, b.plain)
 	if b.plan.hold.names {
@@ -98,6 +99,14 @@ func (h holding) followed() string {
 		return ""
 	}
 	return "; held because configuration or a link leads there: " + b.String()[2:]
+}
+
+// shared says that the limit of processes is one of all that the user has.
+func (r *reporter) shared(had int64) {
+	if had == 0 {
+		return
+	}
+	r.r.Evidence[sandbox.LayerRlimits] += fmt.Sprintf("; the limit of processes is one of all that this user has, who had %d: where others of his start many more, the box can start none", had)
 }
 
 // sockets says how the sockets of the host are held back.

@@ -66,6 +66,7 @@ type builder struct {
 	fault   fault
 	plain   bool
 	because error // why plain
+	shared  int64 // processes that the user had, where the limit counts all of his
 
 	box    *box
 	ids    ids

@@ -112,6 +112,9 @@ func (o Options) conditions() (condition, error) {
 	}
 	if !o.Init {
 		c |= program
+		if !o.Namespaces {
+			c |= bare
+		}
 	}
 	return c, nil
 }

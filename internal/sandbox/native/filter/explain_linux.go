@@ -81,6 +81,7 @@ func (c condition) needs() []string {
 	}{
 		{pidOne, "Init: pid 1 of the box"},
 		{pidOne | heldSockets, "Sockets: connections that it makes for programs"},
+		{bare | hold, "Hold: a supervisor, where there are no namespaces"},
 		{agent, "Agent: the profile of an agent or a server"},
 		{namespaces, "Namespaces: mount, IPC and PID namespaces of the box's own"},
 		{anySocket, "Unix, Inet or RouteNetlink: sockets at all"},

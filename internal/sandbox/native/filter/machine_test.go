@@ -101,6 +101,9 @@ func judgeCall(name string, on condition, c call) verdict {
 func allHold(tests []test, c call) bool {
 	for _, t := range tests {
 		v := uint32(c.args[t.argument]) & t.mask
+		if t.high {
+			v = uint32(c.args[t.argument]>>32) & t.mask
+		}
 		found := t.bits && v != 0
 		for _, want := range t.values {
 			found = found || v == want

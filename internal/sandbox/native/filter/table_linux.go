@@ -2,6 +2,9 @@ package filter
 
 const whatLandlockLeaves = "Landlock does not hold back what changes modes, owners, times and attributes: only read-only mounts do"
 
+// performed is why a program may do what Landlock leaves, where nothing but Landlock holds.
+const performed = "pid 1 performs it in the writable trees, and nowhere else"
+
 // groups is the table. Its order counts, see group.
 //
 // What decides between EPERM, ENOSYS and killing: EPERM where a person or a model
@@ -95,6 +98,18 @@ var groups = []group{
 	},
 	{name: "mode of what is made", reason: "the supervisor makes files in the program's place and needs it", check: held, calls: "umask"},
 	{
+		name: "modes", reason: performed, when: program | bare | hold, otherwise: refused,
+		check: modes(1), calls: "chmod fchmod",
+	},
+	{
+		name: "modes", reason: performed, when: program | bare | hold, otherwise: refused,
+		check: modes(2), calls: "fchmodat fchmodat2",
+	},
+	{
+		name: "times", reason: performed, when: program | bare | hold, otherwise: refused,
+		check: held, calls: "utimensat",
+	},
+	{
 		name: "modes", reason: whatLandlockLeaves, when: program | namespaces, otherwise: refused,
 		check: modes(1), calls: "chmod fchmod",
 	},
@@ -107,7 +122,7 @@ var groups = []group{
 		calls: "chown lchown fchown fchownat utime utimes futimesat utimensat",
 	},
 	{
-		name: "setting extended attributes", reason: whatLandlockLeaves, when: program | namespaces, otherwise: refused,
+		name: "setting extended attributes", reason: whatLandlockLeaves, when: program | namespaces, otherwise: noAttribute,
 		check: check{clauses: []clause{{when: hold, then: noAttribute}}},
 		calls: `setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat`,
 	},
@@ -121,7 +136,7 @@ var groups = []group{
 	},
 	{
 		name: "performing", reason: "pid 1 of the box does what it was asked to, where the rules of held names allow it",
-		when: pidOne, otherwise: refused, calls: "ftruncate",
+		when: pidOne, otherwise: refused, calls: "ftruncate utimensat",
 	},
 	{
 		name: "processes", reason: "starting programs and waiting for them",

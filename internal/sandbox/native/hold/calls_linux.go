@@ -32,6 +32,7 @@ var calls = func() map[int32]func(*worker) answer {
 		unix.SYS_FCHMOD:    func(w *worker) answer { return w.changeModeOf(max(w.fd(0), -1), w.mode(1)) },
 		unix.SYS_FCHMODAT:  func(w *worker) answer { return w.changeMode(w.fd(0), w.n.args[1], w.mode(2), 0) },
 		unix.SYS_FCHMODAT2: func(w *worker) answer { return w.changeMode(w.fd(0), w.n.args[1], w.mode(2), w.int(3)) },
+		unix.SYS_UTIMENSAT: func(w *worker) answer { return w.changeTimes(w.fd(0), w.n.args[1], w.n.args[2], w.int(3)) },
 		unix.SYS_CONNECT:   func(w *worker) answer { return w.connect(w.fd(0), w.n.args[1], w.int(2)) },
 		unix.SYS_BIND:      func(w *worker) answer { return w.bind(w.fd(0), w.n.args[1], w.int(2)) },
 		unix.SYS_UMASK:     func(w *worker) answer { return w.setUmask() },

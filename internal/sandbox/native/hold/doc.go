@@ -35,6 +35,7 @@
 //	creat mkdir mkdirat mknod mknodat link linkat symlink symlinkat
 //	rename renameat renameat2 unlink unlinkat rmdir truncate
 //	chmod fchmod fchmodat fchmodat2
+//	utimensat         where nothing but Landlock holds the program
 //	umask             which is continued: from then on umasks are looked up
 //	connect bind                           always, where the box can make Unix sockets
 //
@@ -66,6 +67,9 @@ type Options struct {
 	// Unheld says that only connect and bind are handed over: what is writable, the
 	// program changes by itself.
 	Unheld bool
+	// Within says that nothing but Landlock holds the program, which knows neither modes
+	// nor times: those of files elsewhere are not changed for it.
+	Within bool
 	// Shared says that the box has the network of the machine: abstract sockets would
 	// be the machine's, and are connected to by nobody.
 	Shared bool

@@ -105,6 +105,7 @@ type server struct {
 	bound    known // sockets that were made here, in the writable trees
 	services services
 	unheld   bool
+	within   bool // no mount keeps the program from modes and times
 	shared   bool // the network is that of the machine
 	mask     mask
 	// order is held by who renames a directory, and shared by who does anything
@@ -157,7 +158,7 @@ func newServer(listener int, o Options) (*server, error) {
 	}
 	s := &server{listener: listener, judge: newJudge(o.Rules), proc: -1, fds: -1}
 	s.born.tell, s.born.at = o.OnBirth, map[string]identity{}
-	s.denials.tell, s.unheld, s.shared = o.OnDenial, o.Unheld, o.Shared
+	s.denials.tell, s.unheld, s.within, s.shared = o.OnDenial, o.Unheld, o.Within, o.Shared
 	if err := s.services.gather(o); err != nil {
 		return nil, err
 	}
