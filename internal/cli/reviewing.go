@@ -49,7 +49,7 @@ func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec san
 		return err
 	}}
 	status, err := s.launch(ctx, o, spec)
-	return status, errors.Join(err, s.endReview(r))
+	return status, errors.Join(err, s.endReview(follow(r, person)))
 }
 
 // reviewed is a tier whose boxes work on what r keeps: an overlay, or where the tier

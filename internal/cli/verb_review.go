@@ -133,7 +133,7 @@ func newReviewList(s *streams) *cobra.Command {
 			}
 			views := make([]reviewView, 0, len(all))
 			for _, r := range all {
-				views = append(views, viewOf(r))
+				views = append(views, viewOf(follow(r, person)))
 			}
 			return s.value(views, func() string { return reviewTable(views) })
 		},
@@ -354,7 +354,7 @@ func found(home, person string, args []string) (*review.Review, []string, error)
 		for _, r := range all {
 			if r.ID == args[0] {
 				inside, err := withinWorkspace(r, args[1:])
-				return r, inside, err
+				return follow(r, person), inside, err
 			}
 		}
 		if err == nil {
@@ -366,7 +366,7 @@ func found(home, person string, args []string) (*review.Review, []string, error)
 	case err != nil:
 		return nil, nil, err
 	case len(all) == 1:
-		return all[0], nil, nil
+		return follow(all[0], person), nil, nil
 	case len(all) == 0:
 		return nil, nil, &exitError{code: codeFailed, err: errors.New("no review waits"), hint: `"ringfence run --review -- CMD" begins one`}
 	}
@@ -383,8 +383,10 @@ func opened(args []string) (*review.Review, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err = review.Open(home, person, r.ID)
-	return r, inside, reviewHint(err)
+	if r, err = review.Open(home, person, r.ID); err != nil {
+		return nil, nil, reviewHint(err)
+	}
+	return follow(r, person), inside, nil
 }
 
 // withinWorkspace makes paths those in the workspace of r.

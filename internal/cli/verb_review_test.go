@@ -165,3 +165,44 @@ func TestReviewHints(t *testing.T) {
 		t.Error("another error is not kept")
 	}
 }
+
+// TestReviewFollows: what the configuration of the workspace has git run is marked and
+// held back, wherever it lies; and all is where that cannot be told.
+func TestReviewFollows(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs Linux: reviews are made of overlays")
+		}
+		t.Skip("needs Linux: reviews are made of overlays")
+	}
+	for hooks, want := range map[string]string{"tools/hooks": "1 change is left", "..": "2 changes are left"} {
+		root, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		home, ws := root+"/home", root+"/ws"
+		t.Setenv("RINGFENCE_HOME", home)
+		t.Setenv("HOME", root)
+		config := "[core]\n\trepositoryformatversion = 0\n\thooksPath = " + hooks + "\n"
+		err = errors.Join(os.MkdirAll(ws+"/.git/objects", 0o755), os.Mkdir(ws+"/.git/refs", 0o755), os.MkdirAll(ws+"/tools/hooks", 0o755),
+			os.WriteFile(ws+"/.git/HEAD", []byte("ref: refs/heads/main\n"), 0o644), os.WriteFile(ws+"/.git/config", []byte(config), 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := review.New(review.Options{Home: home, Person: root, Workspace: ws})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(os.MkdirAll(r.Upper+"/tools/hooks", 0o755), os.WriteFile(r.Upper+"/tools/hooks/pre-commit", []byte("evil"), 0o755),
+			os.WriteFile(r.Upper+"/fine", nil, 0o644), r.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, out, errs := command("review", "apply"); code != codeFailed || !strings.Contains(out, want) || !strings.Contains(out, "tools/hooks/pre-commit  [runs-later]") {
+			t.Errorf("%s: %d %s%s", hooks, code, out, errs)
+		}
+		if _, err := os.Stat(ws + "/tools/hooks/pre-commit"); err == nil {
+			t.Errorf("%s: the hook is there", hooks)
+		}
+	}
+}

@@ -27,7 +27,7 @@ type Flag string
 
 // The flags.
 const (
-	RunsLater  Flag = "runs-later"  // this machine runs, obeys or trusts it later (R3): see [places.Roots.Reviewed]
+	RunsLater  Flag = "runs-later"  // this machine runs, obeys or trusts it later (R3): see [places.Roots.Reviewed] and [Review.Led]
 	BuildFile  Flag = "build-file"  // a build, a test or a packager runs it
 	Executable Flag = "executable"  // and was not before
 	LinkOut    Flag = "symlink-out" // leads out of the workspace

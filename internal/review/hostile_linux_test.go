@@ -344,6 +344,22 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// TestLed: what is led to runs later, with all beneath and in each spelling, and so does
+// what replaces or removes a directory that has it.
+func TestLed(t *testing.T) {
+	for way := range ways {
+		r := beginAs(t, way, func(ws string) { fill(t, ws, "dir tools/hooks 755\nfile tools/hooks/a 644 a\ndir other 755\ndir dev/hooks 755") })
+		r.Led = []Led{{r.Workspace + "/tools/hooks", "core.hooksPath"}, {r.Workspace + "/dev/hooks", "core.hooksPath"}}
+		box(t, r, work{Lines: "file tools/hooks/a 755 evil\nfile tools/x 644 x\ndir Tools/Hooks 755\nfile Tools/Hooks/b 755 evil\nremove dev\nfile other/hooks 644 x"})
+		all, err := r.Changes()
+		want := "added Tools\nadded Tools/Hooks\nadded Tools/Hooks/b runs-later executable\ndeleted dev runs-later\nadded other/hooks\n" +
+			"modified tools/hooks/a runs-later executable\nadded tools/x\n"
+		if got := describe(all); err != nil || got != want {
+			t.Errorf("%s: %s%v", way, got, err)
+		}
+	}
+}
+
 // TestHomeInWorkspace: what a box changes is never kept where it can change it.
 func TestHomeInWorkspace(t *testing.T) {
 	ws, err := filepath.EvalSymlinks(t.TempDir())

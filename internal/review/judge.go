@@ -25,7 +25,11 @@ func (r *Review) judge(c *Change, place string) {
 	roots := r.roots()
 	for _, p := range slices.Compact([]string{place, c.Path}) {
 		full := filepath.Join(r.Workspace, p)
-		if why, held := roots.Reviewed(full, whole); held {
+		why, held := roots.Reviewed(full, whole)
+		if !held {
+			why, held = r.led(full, whole)
+		}
+		if held {
 			c.Flags, c.Why = append(c.Flags, RunsLater), why
 			break
 		}
@@ -45,6 +49,17 @@ func (r *Review) judge(c *Change, place string) {
 	if c.perm&0o6000 != 0 {
 		c.Flags = append(c.Flags, Setuid)
 	}
+}
+
+// led says what leads to the path full or, with whole, to something in it.
+func (r *Review) led(full string, whole bool) (by string, ok bool) {
+	for _, l := range r.Led {
+		at, p := places.Fold(l.Path), places.Fold(full)
+		if places.Beneath(p, at) || whole && places.Beneath(at, p) {
+			return l.By + " leads there", true
+		}
+	}
+	return "", false
 }
 
 // repository returns the path by which files in l are judged. A directory that git

@@ -69,6 +69,10 @@ type Review struct {
 	Copied  string
 	Because string
 	LeftOut int
+	// Led are paths in the workspace that a link or configuration in it leads to from a
+	// place that runs later. Who looks at changes sets them: here no file is read but
+	// those that were changed.
+	Led []Led
 
 	dir  string
 	root identity // of the workspace
@@ -77,6 +81,10 @@ type Review struct {
 	home string    // of the person, for what runs later
 	lock *ipc.Lock // held while it is in use
 }
+
+// A Led is a path, with what leads there for people: "core.hooksPath in /w/.git/config".
+// All beneath it runs later too.
+type Led struct{ Path, By string }
 
 // Options say what a review is of. All but Session are required.
 type Options struct {
