@@ -21,8 +21,9 @@ func machineRoot() bool {
 
 // attach mounts what p shows once more in the container whose init is pid, over what
 // the engine has mounted: what is mapped with the files of its owner as those of the
-// box's user, and all from the handles that were opened when p was made. The program is not there yet. These
-// mounts are in no namespace but the container's, and end with it.
+// box's user, and all from the handles that were opened when p was made. The program
+// is not there yet. These mounts are in no namespace but the container's, and end with
+// it.
 func attach(p *plan, pid int) error {
 	owners := map[ids]int{} // user namespaces
 	defer func() {

@@ -147,6 +147,8 @@ func specOf(t *testing.T, c boxCase, dir string) sandbox.Spec {
 			s.Dir = v
 		case "workspace":
 			s.Workspace = sandbox.Workspace{Path: dir + "/ws", Mode: sandbox.Mode(v)}
+		case "copied":
+			s.Workspace.Copied = v
 		case "later":
 			s.LaterWritable = true
 		case "held":
