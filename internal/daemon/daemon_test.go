@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -238,6 +239,17 @@ func TestE4Idle(t *testing.T) {
 		t.Error(err)
 	}
 	f.ended = nil
+}
+
+// TestHeapRoom: an engine in which little lives does not collect garbage all the time.
+func TestHeapRoom(t *testing.T) {
+	newFixture(t).start(Options{})
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.NextGC < 2*heapRoom {
+		t.Errorf("garbage is collected at %d bytes", m.NextGC)
+	}
 }
 
 // TestBadOpen: what a client may not ask for.

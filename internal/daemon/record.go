@@ -136,7 +136,7 @@ func (e *Engine) Status(ctx context.Context, _ api.Caller) (api.Status, error) {
 	return api.Status{
 		Program: e.o.Program, PID: os.Getpid(), Home: e.o.Home, Started: e.started,
 		Connections: e.server.Connections(), Sessions: len(open), Open: open, Questions: len(e.desk.List()),
-		Entries: uint64(head.Size), Root: hex.EncodeToString(head.Root[:]), MemoryBytes: m.Sys - m.HeapReleased,
+		Entries: uint64(head.Size), Root: hex.EncodeToString(head.Root[:]), MemoryBytes: m.Sys - m.HeapReleased - heapRoom,
 	}, nil
 }
 
