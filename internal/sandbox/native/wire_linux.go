@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -116,16 +117,33 @@ func (w *wire) send(kind byte, payload []byte, fds ...int) error {
 	}
 	var n int
 	var sent error
-	err := w.raw.Write(func(fd uintptr) bool {
-		n, sent = unix.SendmsgN(int(fd), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
-		return sent != unix.EAGAIN
-	})
+	var err error
+	for pause := time.Millisecond; ; pause *= 2 {
+		err = w.raw.Write(func(fd uintptr) bool {
+			n, sent = unix.SendmsgN(int(fd), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+			return sent != unix.EAGAIN
+		})
+		if !errors.Is(sent, unix.ETOOMANYREFS) {
+			break
+		}
+		// All that processes of this user have sent and nobody has received yet is counted
+		// together, and soon received as a rule.
+		if pause > longestPause {
+			sent = fmt.Errorf("more descriptors of this user are on their way between processes than one may open (ulimit -n): %w", sent)
+			break
+		}
+		time.Sleep(pause)
+	}
 	if err = errors.Join(err, sent); err != nil || n == len(b) {
 		return err
 	}
 	_, err = w.f.Write(b[n:])
 	return err
 }
+
+// longestPause is the last of the pauses, each of which is twice the one before: some four
+// seconds in all.
+const longestPause = 2 * time.Second
 
 // recv reads one frame with at most limit bytes of payload. At the end of the stream
 // the error is io.EOF, within a frame io.ErrUnexpectedEOF.
