@@ -348,7 +348,9 @@ func TestLeftovers(t *testing.T) {
 // what replaces or removes a directory that has it.
 func TestLed(t *testing.T) {
 	for way := range ways {
-		r := beginAs(t, way, func(ws string) { fill(t, ws, "dir tools/hooks 755\nfile tools/hooks/a 644 a\ndir other 755\ndir dev/hooks 755") })
+		r := beginAs(t, way, func(ws string) {
+			fill(t, ws, "dir tools/hooks 755\nfile tools/hooks/a 644 a\ndir other 755\ndir dev/hooks 755")
+		})
 		r.Led = []Led{{r.Workspace + "/tools/hooks", "core.hooksPath"}, {r.Workspace + "/dev/hooks", "core.hooksPath"}}
 		box(t, r, work{Lines: "file tools/hooks/a 755 evil\nfile tools/x 644 x\ndir Tools/Hooks 755\nfile Tools/Hooks/b 755 evil\nremove dev\nfile other/hooks 644 x"})
 		all, err := r.Changes()
