@@ -121,7 +121,7 @@ func (w *wire) send(kind byte, payload []byte, fds ...int) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		err = w.raw.Write(func(fd uintptr) bool {
 			n, sent = unix.SendmsgN(int(fd), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
-			return sent != unix.EAGAIN
+			return !errors.Is(sent, unix.EAGAIN)
 		})
 		if !errors.Is(sent, unix.ETOOMANYREFS) {
 			break
