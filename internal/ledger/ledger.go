@@ -95,6 +95,7 @@ type Ledger struct {
 	signing sync.WaitGroup               // checkpointer
 
 	w        writer     // of whoever has the turn to write
+	draft    draft      // likewise; the last one, for its memory
 	rotating sync.Mutex // held by Rotate
 
 	mu     sync.Mutex

@@ -101,10 +101,9 @@ func (l *Ledger) commit(ctx context.Context, group []*request, refused map[*requ
 	if err != nil {
 		return err
 	}
-	d := &draft{changed: map[string]chain{}, boot: l.boot}
+	d := l.draft.again(l.boot)
 	if err = l.recall(ctx, group); err == nil {
 		d.writer = l.w
-		d.tailSIDs = slices.Clip(d.tailSIDs)
 		for _, r := range group {
 			if e := d.take(r, l.now); e != nil {
 				refused[r] = e
@@ -114,6 +113,7 @@ func (l *Ledger) commit(ctx context.Context, group []*request, refused map[*requ
 			return nil
 		}
 		err = l.db.Batch(ctx, func(b *database.Batch) error { return l.stmts.insert(b, d) })
+		clear(d.rows) // they would keep the leaves
 	}
 	switch {
 	case errors.Is(err, errDisagree):
@@ -124,6 +124,17 @@ func (l *Ledger) commit(ctx context.Context, group []*request, refused map[*requ
 	}
 	l.adopt(d)
 	return nil
+}
+
+// again empties a draft for another transaction.
+func (d *draft) again(boot int64) *draft {
+	if d.changed == nil {
+		d.changed = map[string]chain{}
+	}
+	clear(d.changed)
+	clear(d.sessions)
+	*d = draft{boot: boot, changed: d.changed, rows: d.rows[:0], sessions: d.sessions[:0]}
+	return d
 }
 
 // recall puts into memory the ends of the chains that a group goes on with, and
@@ -276,6 +287,10 @@ func (d *draft) add(e Entry) Ref {
 	})
 	ref := Ref{Index: index, Session: e.Session, Seq: c.seq, Hash: leafHash(raw)}
 	d.rows = append(d.rows, row{index, c.sid, raw})
+	if d.tailSIDs == nil {
+		d.tailSIDs = make([]int64, 0, tileWidth)
+	}
+	// What is behind the end of the writer's is nobody's, so the draft may have it.
 	d.tailSIDs = append(d.tailSIDs, c.sid)
 	d.tree.add(ref.Hash, d.completeTile)
 	c.seq, c.prev, c.ended, c.last = c.seq+1, ref.Hash, e.Type == TypeEnd, index
