@@ -71,3 +71,17 @@ func TestSharedFileWhereLaterIsWritable(t *testing.T) {
 		}
 	}
 }
+
+// In an overlay what a Spec holds is held, and what runs later is not: that is when the
+// changes are applied.
+func TestHeldInOverlay(t *testing.T) {
+	s, ws, upper := reviewed(t, os.Getuid(), `echo x >old; rm old; mkdir -p .git/hooks && echo x >.git/hooks/pre-commit && echo x >.envrc && cat old`)
+	s.Held = []string{ws + "/old"}
+	out := run(t, full(), s, "")
+	if out.Exit.Status() != 0 || string(out.Stdout) != "old\n" {
+		t.Errorf("%v: %q %s", out.Exit, out.Stdout, out.Stderr)
+	}
+	if _, err := os.Stat(upper + "/.git/hooks/pre-commit"); err != nil {
+		t.Error(err)
+	}
+}
