@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -230,7 +231,27 @@ func TestSuiteCatchesCarelessness(t *testing.T) {
 }
 
 // weak are tiers that hold too little, each in its own way.
-var weak = map[string]sandbox.Tier{"unboxed": unboxed.Tier{}, "namespaces": namespaced{}, "careless": careless{}}
+var weak = map[string]sandbox.Tier{"unboxed": unconfined{}, "namespaces": namespaced{}, "careless": careless{}}
+
+// unconfined has nothing. What a program did to the limits of this process, which is
+// pid 1 of its machine, is undone when the program has ended.
+type unconfined struct{ unboxed.Tier }
+
+type unconfinedBox struct{ sandbox.Box }
+
+// Start implements [sandbox.Tier].
+func (t unconfined) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	b, err := t.Tier.Start(ctx, s)
+	return unconfinedBox{b}, err
+}
+
+func (b unconfinedBox) Wait() (sandbox.Exit, error) {
+	e, err := b.Box.Wait()
+	var l unix.Rlimit
+	err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_NOFILE, &l))
+	l.Cur = l.Max
+	return e, errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &l))
+}
 
 // namespaced has namespaces and nothing else, and claims more.
 type namespaced struct{ unboxed.Tier }
