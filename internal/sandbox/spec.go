@@ -163,7 +163,9 @@ var defaults = map[Profile]Limits{
 		Wall: 30 * time.Second, CPU: 30 * time.Second, AddressSpace: 512 << 20, Memory: 2 << 30,
 		Output: 1 << 20, Descriptors: 64, Processes: 64,
 	},
-	ProfileAgent:  {Processes: 4096},
+	// As many descriptors of an agent can be on their way between processes, and more are
+	// not sent by anybody with his user id whose own limit is lower: it is 1,024 mostly.
+	ProfileAgent:  {Processes: 4096, Descriptors: 768},
 	ProfileServer: {Memory: 1 << 30, Descriptors: 256},
 	ProfileCode:   {Wall: 30 * time.Second, Memory: 512 << 20, Output: 1 << 20, Descriptors: 64},
 }

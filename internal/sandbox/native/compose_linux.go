@@ -216,6 +216,7 @@ func limits(l sandbox.Limits) []limit {
 	if l.Processes != sandbox.Unlimited {
 		add("processes", unix.RLIMIT_NPROC, int64(l.Processes)+ownThreads)
 	}
+	add("pending signals", unix.RLIMIT_SIGPENDING, pendingSignals)
 	for i, l := range all {
 		all[i] = l.within()
 	}
@@ -230,6 +231,11 @@ func (l limit) within() limit {
 	}
 	return l
 }
+
+// pendingSignals is how many signals that wait, and timers, a box may have together. The
+// kernel counts them for the user of the machine as well, and lets him have as many as
+// he may have processes.
+const pendingSignals = 4096
 
 // coreSize is the limit that keeps the kernel from writing memory down. A limit of 0
 // does not keep it from starting a program of the host with it, outside the box; one

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -173,6 +174,10 @@ func (t *tree) place(n node) error {
 	return fmt.Errorf("no kind of node %d", n.kind)
 }
 
+// maxTerminals is how many a box may have: the machine has some 3,000 for all boxes and
+// containers together (kernel.pty.max less its reserve).
+const maxTerminals = 256
+
 // mount returns what is to be mounted for n, mounted nowhere yet.
 func (t *tree) mount(n node) (int, error) {
 	const private = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
@@ -186,7 +191,7 @@ func (t *tree) mount(n node) (int, error) {
 		}
 		return newFS("proc", private|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, options...)
 	case kindPts:
-		return newFS("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode", "0666", "mode", "0600")
+		return newFS("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode", "0666", "mode", "0600", "max", strconv.Itoa(maxTerminals))
 	default:
 		return t.bind(n)
 	}

@@ -33,6 +33,7 @@ const layerHeld = "held-names"
 var limitNames = map[int]string{
 	unix.RLIMIT_CORE: "Max core file size", unix.RLIMIT_CPU: "Max cpu time", unix.RLIMIT_AS: "Max address space",
 	unix.RLIMIT_NOFILE: "Max open files", unix.RLIMIT_NPROC: "Max processes",
+	unix.RLIMIT_SIGPENDING: "Max pending signals",
 }
 
 // readBack judges what the kernel says of the program's process, which is confined and

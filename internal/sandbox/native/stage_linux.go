@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -199,6 +200,52 @@ func (s *stage) isolate() {
 	if !s.plan.open { // the machine's is not ours to set up
 		s.do("loopback", loopback)
 	}
+	s.do("shares of the machine", s.bound)
+}
+
+// A share is how much of something the namespaces of a box may take, of which the kernel
+// has one count for a user, or for the machine, whatever namespaces there are.
+type share struct{ file, value string }
+
+var (
+	shares = []share{
+		{"sys/user/max_inotify_instances", "64"}, // of 128 of a user
+		{"sys/user/max_inotify_watches", "65536"},
+		{"sys/user/max_user_namespaces", "0"}, // the filter refuses them as well
+	}
+	// What is sent and not read is in memory that no limit of a process counts.
+	networkShares = []share{
+		{"sys/net/ipv4/tcp_rmem", "4096 131072 262144"},
+		{"sys/net/ipv4/tcp_wmem", "4096 65536 262144"},
+	}
+)
+
+// bound writes down the shares, by a /proc that is mounted nowhere: the box's is
+// read-only. A kernel that does not know one has nothing to share.
+func (s *stage) bound() error {
+	proc, err := newFS("proc", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(proc)
+	all := shares
+	if !s.plan.open {
+		all = slices.Concat(all, networkShares)
+	}
+	for _, h := range all {
+		fd, err := unix.Openat(proc, h.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT {
+			continue
+		}
+		if err == nil {
+			_, err = unix.Write(fd, []byte(h.value))
+			unix.Close(fd)
+		}
+		if err != nil {
+			return fmt.Errorf("/proc/%s: %w", h.file, err)
+		}
+	}
+	return nil
 }
 
 // loopback brings up the only interface of a new network namespace.

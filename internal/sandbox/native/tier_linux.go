@@ -28,9 +28,11 @@ const setupTime = 30 * time.Second
 const self = "/proc/self/exe"
 
 // stageCaps are the capabilities that a stage has in its user namespace, and there
-// only: for mounts, ids, the loopback interface, and to give all of them up.
+// only: for mounts, ids, the loopback interface, the limits of its namespaces, and to
+// give all of them up.
 var stageCaps = []uintptr{
 	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SYS_PTRACE,
+	unix.CAP_SYS_RESOURCE,
 }
 
 // stageEnv is the environment of a stage. The runtime need not look for limits of

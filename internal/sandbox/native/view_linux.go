@@ -51,9 +51,12 @@ var hidden = []string{
 // The sizes of what is private to a box and held in memory. Memory limits of the box
 // count it too.
 const (
-	tmpSize  = 1 << 30
-	shmSize  = 256 << 20
-	homeSize = 1 << 30
+	tmpSize = 1 << 30
+	shmSize = 256 << 20
+	// Of commands there are many at once.
+	smallTmpSize = 256 << 20
+	smallShmSize = 64 << 20
+	homeSize     = 1 << 30
 )
 
 // newView makes the tree of a box of s. who is made known in its /etc/passwd. Without
@@ -73,7 +76,7 @@ func newView(s sandbox.Spec, who person, own bool) (*view, error) {
 	if !own {
 		return v, nil
 	}
-	v.addPrivate(who)
+	v.addPrivate(who, s.Profile.Wide())
 	return v, v.check()
 }
 
@@ -300,20 +303,24 @@ func (v *view) addHost(path string) {
 const maxCopied = 4 << 10 // bytes
 
 // addPrivate adds what belongs to the box alone.
-func (v *view) addPrivate(who person) {
+func (v *view) addPrivate(who person, wide bool) {
+	tmp, shm := int64(smallTmpSize), int64(smallShmSize)
+	if wide {
+		tmp, shm = tmpSize, shmSize
+	}
 	own := []node{
 		{path: "/dev", kind: kindDir, mode: 0o755},
 		{path: "/dev/pts", kind: kindPts},
 		{path: "/dev/ptmx", kind: kindLink, source: "pts/ptmx"},
-		{path: "/dev/shm", kind: kindTmpfs, size: shmSize, mode: 0o1777, write: true},
+		{path: "/dev/shm", kind: kindTmpfs, size: shm, mode: 0o1777, write: true},
 		{path: "/dev/fd", kind: kindLink, source: "/proc/self/fd"},
 		{path: "/dev/stdin", kind: kindLink, source: "/proc/self/fd/0"},
 		{path: "/dev/stdout", kind: kindLink, source: "/proc/self/fd/1"},
 		{path: "/dev/stderr", kind: kindLink, source: "/proc/self/fd/2"},
 		{path: "/proc", kind: kindProc},
 		{path: "/run", kind: kindDir, mode: 0o755},
-		{path: "/tmp", kind: kindTmpfs, size: tmpSize, mode: 0o1777, write: true},
-		{path: "/var/tmp", kind: kindTmpfs, size: tmpSize, mode: 0o1777, write: true},
+		{path: "/tmp", kind: kindTmpfs, size: tmp, mode: 0o1777, write: true},
+		{path: "/var/tmp", kind: kindTmpfs, size: tmp, mode: 0o1777, write: true},
 	}
 	for _, d := range devices {
 		own = append(own, node{path: "/dev/" + d, kind: kindBind, source: "/dev/" + d, device: true})

@@ -63,7 +63,7 @@ func TestInheritsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer given.Close()
-	s := sh(`env | sort; pwd; readlink /proc/$$/fd/3; ls /proc/$$/fd | tr '\n' ' '; cat; echo err >&2; exit 7`)
+	s := sh(`env | sort; pwd; readlink /proc/$$/fd/3; for i in 0 1 2 3 4 5 6 7 8 9 10 11 12; do [ -e /proc/$$/fd/$i ] && printf '%s ' $i; done; cat; echo err >&2; exit 7`)
 	s.Dir, s.Files = t.TempDir(), []*os.File{given}
 	out := run(t, s, "input")
 	// sh itself sets PWD.
