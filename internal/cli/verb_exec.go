@@ -28,7 +28,7 @@ type execFlags struct {
 	net, report, ask                 string
 	wait, timeout                    time.Duration
 	memory                           int64
-	processes                        int
+	processes, descriptors           int
 	review                           bool
 }
 
@@ -95,6 +95,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.Int64Var(&f.memory, "memory", 0, "`BYTES` that the box may use together (default: of the profile)")
 	fl.BoolVar(&f.review, "review", false, "keep what it changes apart from the workspace, for \"ringfence review\"")
 	fl.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes in the box (default: of the profile)")
+	fl.IntVar(&f.descriptors, "descriptors", 0, "`NUMBER` of files that each process may have open (default: of the profile)")
 }
 
 // runBoxed runs args as f says and returns its exit status as an error.
@@ -231,7 +232,7 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	}
 	s = sandbox.Spec{
 		Argv: args, Profile: sandbox.Profile(f.profile), Env: environment(f.env),
-		Limits: sandbox.Limits{Wall: f.timeout, Memory: f.memory, Processes: f.processes},
+		Limits: sandbox.Limits{Wall: f.timeout, Memory: f.memory, Processes: f.processes, Descriptors: f.descriptors},
 	}
 	if f.workspace == "" {
 		f.workspace = "."

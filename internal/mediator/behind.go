@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -37,8 +38,16 @@ type server struct {
 	refreshes refreshing
 }
 
+// minCommands is how many commands of an agent may run at once on the smallest machine:
+// each has memory, files in memory and processes of its own.
+const minCommands = 4
+
 func newServer(cfg Server, o *Options) *server {
-	return &server{cfg: cfg, o: o, era: sessions{}, slots: make(chan struct{}, o.InFlight)}
+	slots := o.InFlight
+	if cfg.Ringfence.Builtin == builtinExec {
+		slots = min(slots, max(minCommands, 2*runtime.GOMAXPROCS(0)))
+	}
+	return &server{cfg: cfg, o: o, era: sessions{}, slots: make(chan struct{}, slots)}
 }
 
 func (s *server) attach(ctx context.Context, owned *sync.WaitGroup, f *front) {

@@ -76,9 +76,7 @@ type optionRule struct {
 // what its makefile names, not what a variable says.
 var makeRule = optionRule{
 	long: []string{"eval"}, short: "E", valued: "CfIjloOW", inside: []string{"SHELL=", "SHELLFLAGS="},
-	single: []string{"-f-", "--file=-", "--makefile=-", "-"},
 	begins: []string{
-		"/dev/", "/proc/", "-f/dev/", "-f/proc/", "--file=/dev/", "--file=/proc/", "--makefile=/dev/", "--makefile=/proc/",
 		"MAKE=", "MAKEFLAGS=", "MAKEFILES=", "GNUMAKEFLAGS=", "CC=", "CXX=", "CPP=", "LD=", "AR=", "AS=", "FC=", "LEX=", "YACC=",
 	},
 }
@@ -128,7 +126,7 @@ var optionRules = map[string]optionRule{
 	"sort":   {long: []string{"compress-program", "files0-from", "output"}, short: "o", valued: "kStT"},
 	"split":  {long: []string{"filter"}},
 	"zip":    {long: []string{"unzip-command"}, single: []string{"-TT"}},
-	"go":     {single: []string{"-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool", "-overlay", "--overlay"}},
+	"go":     {inside: []string{"-extld"}, single: []string{"-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool", "-overlay", "--overlay"}},
 	"make":   makeRule,
 	"gmake":  makeRule,
 	"ssh":    {short: "oFSDLRWwEIJ", valued: "BbcelmOpQ"},

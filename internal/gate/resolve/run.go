@@ -52,6 +52,11 @@ func (c *commands) run(argv []string, words []*syntax.Word) error {
 	if err := checkOptions(name, argv); err != nil {
 		return err
 	}
+	if name == "make" || name == "gmake" {
+		if err := c.checkMake(argv); err != nil {
+			return err
+		}
+	}
 	return c.execute(program, argv)
 }
 
