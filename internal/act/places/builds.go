@@ -28,6 +28,7 @@ var builds = [...]row{
 	{anywhere, "tools/bazel", built, "bazel runs it"},
 
 	{anywhere, "package.json", built, "npm runs its scripts"},
+	{anywhere, "pnpm-workspace.yaml", built, "pnpm obeys it"},
 	{anywhere, "binding.gyp", built, "npm runs it when installing"},
 	{anywhere, "*.config.js", built, "a build runs it"},
 	{anywhere, "*.config.cjs", built, "a build runs it"},
@@ -48,6 +49,12 @@ var builds = [...]row{
 	{anywhere, "node_modules/.bin/**", built, "programs that commands there run"},
 
 	{anywhere, "setup.py", built, "pip runs it"},
+	{anywhere, "poetry.toml", built, "registries of poetry"},
+	{anywhere, "uv.toml", built, "registries of uv"},
+	{anywhere, "ansible.cfg", built, "ansible loads what it names"},
+	{anywhere, "global.json", built, "says which dotnet runs"},
+	{anywhere, "guardfile", built, "guard runs it"},
+	{anywhere, "latexmkrc", built, "latexmk runs it"},
 	{anywhere, "setup.cfg", built, "pip obeys it"},
 	{anywhere, "pyproject.toml", built, "pip runs the backend that it names"},
 	{anywhere, "conftest.py", built, "pytest runs it"},
