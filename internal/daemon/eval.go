@@ -77,6 +77,10 @@ func NewEvaluator(home, dir, workspace string) (*Evaluator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding our own program: %w", err)
 	}
+	known, err := openLists(Lists(home))
+	if err != nil {
+		return nil, err
+	}
 	servers := map[string]*gate.Server{}
 	for name, a := range in.annotations {
 		servers[name] = &gate.Server{Name: name, Dir: workspace, Annotation: a}
@@ -85,7 +89,7 @@ func NewEvaluator(home, dir, workspace string) (*Evaluator, error) {
 		Session: &session.Session{Principal: "default/mcp", Workspace: workspace, Home: user},
 		Policy:  in.policy, Servers: servers,
 		View: resolve.View{
-			Workspace: workspace, Home: user, OwnState: ownState(home, dir, self), Path: searchPath(workspace),
+			Workspace: workspace, Home: user, OwnState: ownState(home, dir, self), Path: searchPath(workspace), Later: realPaths(known.known()),
 		},
 	}}, nil
 }

@@ -35,6 +35,11 @@ func TestListsOfServers(t *testing.T) {
 	if o, err := open(link, gone); err != nil || !slices.Equal(o.Held, append(slices.Clone(want), gone)) {
 		t.Errorf("%q, %v", o.Held, err)
 	}
+	for _, r := range e.runs {
+		if !slices.Equal(r.gate.View.Later, []string{real, real, gone}) {
+			t.Errorf("to the gate, run later are %q", r.gate.View.Later)
+		}
+	}
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,7 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	if err := e.lists.add(r.Lists); err != nil {
 		return api.Opened{}, evidence(err)
 	}
+	made.gate.View.Later = realPaths(e.lists.known()) // those of this session too
 	if err := e.append(ctx, id, entryStart, start); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeUnavailable, "recording the start of the session: %v", err)
 	}
@@ -171,7 +172,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	made := &run{notes: notes, verb: r.Verb, gate: &gate.Run{
 		Session: &session.Session{ID: id, Principal: r.Principal, Workspace: workspace, Home: e.user},
 		Policy:  in.policy, Servers: servers, Monitors: monitors, Box: boxName(r.Box),
-		View: resolve.View{Workspace: workspace, Home: e.user, OwnState: ownState(e.o.Home, r.PolicyDir, self), Path: searchPath(workspace)},
+		View: resolve.View{Workspace: workspace, Home: e.user, OwnState: ownState(e.o.Home, r.PolicyDir, self), Path: searchPath(workspace), Later: realPaths(e.lists.known())},
 		Ask: gate.Asking{
 			Never: r.Ask != api.AskDesk || e.conf.AskNever, Wait: time.Duration(r.AskSeconds) * time.Second,
 		},
@@ -228,6 +229,16 @@ func ownState(home, policyDir, self string) []string {
 		}
 	}
 	return own
+}
+
+// realPaths resolves links, and leaves out what is not there.
+func realPaths(files []string) (real []string) {
+	for _, f := range files {
+		if p, err := filepath.EvalSymlinks(f); err == nil {
+			real = append(real, p)
+		}
+	}
+	return real
 }
 
 // searchPath is where a program name is looked up: $PATH of the engine, but for

@@ -3,6 +3,7 @@ package resolve
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"ringfence/internal/act"
@@ -33,6 +34,10 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 		if beneath(p, s) && !(kept(v.Workspace, s) && beneath(p, v.Workspace)) || whole && beneath(s, p) {
 			return classOwn
 		}
+	}
+	// Of a tree that a box may change, the box holds them.
+	if slices.ContainsFunc(v.Later, func(l string) bool { return p == l || k == act.Move && beneath(l, p) }) {
+		return string(places.Later)
 	}
 	c := v.classOfName(p, k == act.Move || tree && k.In(act.Mutate))
 	if c == "" {

@@ -35,6 +35,7 @@ type View struct {
 	Workspace string
 	Home      string   // of the person; "~" in an argument
 	OwnState  []string // our home, policy directories, our program: with all beneath
+	Later     []string // files that this machine runs later, wherever they are: lists of servers; real paths
 	Path      []string // where programs are looked for, in order; nothing an agent can write to
 }
 

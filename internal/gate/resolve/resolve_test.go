@@ -96,6 +96,10 @@ func newFixture(t testing.TB, a *txtar.Archive) *fixture {
 			}
 		case s.Name == "workspace":
 			f.view.Workspace = root + "/" + strings.TrimSpace(string(s.Data))
+		case s.Name == "later":
+			for name := range strings.FieldsSeq(string(s.Data)) {
+				f.view.Later = append(f.view.Later, root+"/"+name)
+			}
 		case s.Name == "annotations":
 			must(json.Unmarshal(s.Data, &f.anns))
 		case strings.HasPrefix(s.Name, "file "):
