@@ -23,6 +23,7 @@ import (
 	"ringfence/internal/policy"
 	"ringfence/internal/session"
 	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/mounts"
 	"ringfence/internal/sys/paths"
 )
 
@@ -217,7 +218,7 @@ func checkOpen(r api.OpenRequest) (string, error) {
 }
 
 // ownState lists what no agent may touch, whatever the policy says: our home,
-// the policy, and our program.
+// the policy, and our program, under every name that mounts give them.
 func ownState(home, policyDir, self string) []string {
 	own := append(paths.OwnState(home), self)
 	if policyDir != "" {
@@ -226,6 +227,12 @@ func ownState(home, policyDir, self string) []string {
 	for i, p := range own {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			own[i] = real
+		}
+	}
+	for _, p := range slices.Clone(own) {
+		// Where the mounts cannot be read, no box can be built either.
+		if names, err := mounts.Elsewhere(p); err == nil {
+			own = append(own, names...)
 		}
 	}
 	return own

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package mounts
+
+func table() (string, error) { return "", nil }
