@@ -22,6 +22,7 @@
 //	    of clone), or takes the whole and knows no value above 32 bits. Whether a pointer is
 //	    NULL is seen in both halves.
 //	F4  The zero Options give the narrowest program for a command. Each member that
-//	    is set, but Hold, Sockets and Init, only adds.
+//	    is set, but Hold, Sockets and Init, only adds. Without Namespaces, Hold hands over
+//	    changes of modes and times, which would be refused.
 //	F5  The same Options give the same program. Building it touches nothing.
 package filter

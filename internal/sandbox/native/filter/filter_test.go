@@ -100,12 +100,13 @@ func TestOptionsOnlyAdd(t *testing.T) {
 			c.args[i] = rapid.SampledFrom(values).Draw(t, "argument")
 		}
 		before, after := judge(a, o, c), judge(a, more, c)
-		if (before == allow || before == notify) && after != before {
+		if before == allow && after != allow || before == notify && after != notify && after != allow {
 			t.Fatalf("%s %#x: %+v says %#x, %+v says %#x", n.name, c.args, o, before, more, after)
 		}
 		held := o
 		held.Hold = true
-		if got := judge(a, held, c); before != allow && before != notify && got != before {
+		performed := !o.Namespaces && inWords("chmod fchmod fchmodat fchmodat2 utimensat", n.name)
+		if got := judge(a, held, c); before != allow && before != notify && got != before && (got != notify || !performed) {
 			t.Fatalf("%s %#x: %+v says %#x, with Hold %#x", n.name, c.args, o, before, got)
 		}
 	})
