@@ -194,7 +194,7 @@ func TestDiesWithCaller(t *testing.T) {
 			}
 			marker := fmt.Sprintf("NATIVE_TEST=%dcaller%s", os.Getpid(), kind)
 			caller := exec.Command(self, "-test.run=^TestDiesWithCaller$/^"+kind+"$")
-			caller.Env = []string{"NATIVE_TEST_CALLER=" + marker, "NATIVE_TEST_STAGE=" + os.Getenv("NATIVE_TEST_STAGE")}
+			caller.Env = []string{"NATIVE_TEST_CALLER=" + marker, "TMPDIR=" + os.TempDir(), "NATIVE_TEST_STAGE=" + os.Getenv("NATIVE_TEST_STAGE")}
 			out, err := caller.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
