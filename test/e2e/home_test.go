@@ -244,10 +244,10 @@ func (p *place) approver() func() int {
 				return
 			}
 			if ev.Kind == "asked" {
+				answered <- <-answered + 1 // before who waits goes on
 				if out, status := p.run("approvals", "approve", ev.Question.ID); status != 0 {
 					p.t.Errorf("approving: %d %s", status, out)
 				}
-				answered <- <-answered + 1
 			}
 		}
 	}()
