@@ -2,7 +2,6 @@ package seatbelt
 
 import (
 	"bufio"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,7 +16,8 @@ import (
 	"ringfence/internal/act/places"
 )
 
-var update = flag.Bool("update", false, "write the profiles in testdata anew")
+// updating has the profiles in testdata written anew, by "make golden".
+func updating() bool { return os.Getenv("RINGFENCE_TEST_UPDATE") == "1" }
 
 // TestProfiles goes through testdata/*.txtar. "rules" are what a profile is made of;
 // "ask" is a table of operations that it allows or denies; "error", if there, is a part
@@ -88,7 +88,7 @@ func abridged(text string, full bool) string {
 
 func compare(t *testing.T, name, got string) {
 	t.Helper()
-	if *update {
+	if updating() {
 		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
