@@ -3,12 +3,14 @@ package native
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/cgroup"
+	"ringfence/internal/sandbox/native/hold"
 )
 
 // note keeps a refusal of the supervisor, or how often there was one that is known.
@@ -21,7 +23,11 @@ func (b *box) note(d denied) {
 			return
 		}
 	}
-	b.keep(sandbox.Denial{Op: d.op, Object: d.path, Rule: d.rule, Observed: true, Count: d.count})
+	fix := ""
+	if strings.HasPrefix(d.rule, hold.RuleLater) && d.op != sandbox.OpNotHeld {
+		fix = "--review, which keeps it until you apply it"
+	}
+	b.keep(sandbox.Denial{Op: d.op, Object: d.path, Rule: d.rule, Fix: fix, Observed: true, Count: d.count})
 }
 
 // keep adds a denial, or counts it with the last one when there are too many. The

@@ -21,7 +21,7 @@ type births struct {
 // maxBirths bounds what a program can make us remember.
 const maxBirths = 4096
 
-const ruleMany = "files that the host runs later are held: the box has made too many repositories of its own"
+const ruleMany = RuleLater + ": the box has made too many repositories of its own"
 
 // An identity tells a file from a later one of the same inode number.
 type identity struct {

@@ -21,9 +21,9 @@ var gitOrders = map[string]bool{
 var shapeNames = map[string]bool{"head": true, "objects": true, "refs": true, "commondir": true}
 
 const (
-	ruleGit   = "files that the host runs later are held: .git of a repository cannot be changed, replaced, moved or removed"
-	ruleAlias = "files that the host runs later are held: .git can be made only as a new directory or file"
-	ruleShape = "files that the host runs later are held: without this it would be no repository, and its configuration not held"
+	ruleGit   = RuleLater + ": .git of a repository cannot be changed, replaced, moved or removed"
+	ruleAlias = RuleLater + ": .git can be made only as a new directory or file"
+	ruleShape = RuleLater + ": without this it would be no repository, and its configuration not held"
 )
 
 // shaped reports whether dir is a git directory by its entries.

@@ -113,7 +113,10 @@ type holdOn struct {
 	rule   string
 }
 
-const ruleLed = "files that the host runs later are held: configuration or a link leads to "
+// RuleLater begins each rule that is about what the host runs later.
+const RuleLater = "files that the host runs later are held"
+
+const ruleLed = RuleLater + ": configuration or a link leads to "
 
 // noHome is a home that has no places: they are in no root directory.
 const noHome = "/"
@@ -208,7 +211,7 @@ func (j *judge) checkLater(op Op, root, p string, whole bool, look Look) Verdict
 		why, held = heldInShape(root, p, whole, look)
 	}
 	if held {
-		return Verdict{Rule: "files that the host runs later are held: " + why}
+		return Verdict{Rule: RuleLater + ": " + why}
 	}
 	if shapeNames[name] {
 		return checkShape(op, strings.TrimSuffix(dir, "/"), p, look)
