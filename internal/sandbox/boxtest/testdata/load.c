@@ -68,8 +68,8 @@ static void act_outside(char **a, int n)
 static void act_rlimit(char **a, int n)
 {
 	(void)n;
-	const char *names[] = { "nofile", "core", "as", "cpu", "nproc" };
-	const int which[] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_AS, RLIMIT_CPU, RLIMIT_NPROC };
+	const char *names[] = { "nofile", "core", "as", "cpu", "nproc", "sigpending" };
+	const int which[] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_AS, RLIMIT_CPU, RLIMIT_NPROC, RLIMIT_SIGPENDING };
 	for (size_t i = 0; i < sizeof which / sizeof *which; i++) {
 		struct rlimit l;
 		char text[64];
