@@ -94,7 +94,8 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 		return api.Opened{}, evidence(err)
 	}
 	made.gate.View.Later = realPaths(e.lists.known()) // those of this session too
-	if err := e.append(ctx, id, entryStart, start); err != nil {
+	// The first entry that an effect waits for takes this one to the disk with it.
+	if err := e.write(ctx, false, id, entryStart, start); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeUnavailable, "recording the start of the session: %v", err)
 	}
 	raw, err := json.Marshal(r)
@@ -439,7 +440,7 @@ func (e *Engine) ended(ctx context.Context, r *run, why string) error {
 	id := r.file.ID
 	err := e.gate.Orphan(ctx, r.gate)
 	if err == nil {
-		err = e.append(ctx, id, entryEnd, map[string]any{"why": why})
+		err = e.write(ctx, false, id, entryEnd, map[string]any{"why": why}) // seal takes it to the disk
 	}
 	e.mu.Lock()
 	delete(e.runs, id)
@@ -452,8 +453,8 @@ func (e *Engine) ended(ctx context.Context, r *run, why string) error {
 	return nil
 }
 
-// seal signs what a session that ended has left, and forgets the session. Nobody waits
-// for it: the entries are on disk, an export asks for a signature itself, and a session
+// seal takes what a session that ended has left to the disk, signs it, and forgets the
+// session. Nobody waits for it: the entries survive this process, an export asks for a signature itself, and a session
 // whose file stays is seen to have ended by the next engine.
 func (e *Engine) seal(ctx context.Context, id string) {
 	_, err := e.ledger.Checkpoint(ctx)
@@ -465,12 +466,18 @@ func (e *Engine) seal(ctx context.Context, id string) {
 	}
 }
 
+// append puts an entry on disk.
 func (e *Engine) append(ctx context.Context, id, kind string, body any) error {
+	return e.write(ctx, true, id, kind, body)
+}
+
+// write puts an entry on record: on disk, or where it survives this process.
+func (e *Engine) write(ctx context.Context, durable bool, id, kind string, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", kind, err)
 	}
-	_, err = e.ledger.Append(ctx, true, ledger.Entry{Session: id, Type: kind, Body: data})
+	_, err = e.ledger.Append(ctx, durable, ledger.Entry{Session: id, Type: kind, Body: data})
 	return err
 }
 

@@ -39,6 +39,7 @@ type box struct {
 	mu      sync.Mutex
 	cause   sandbox.Cause // why we ended it; CauseUnknown if we did not
 	ended   *ending
+	used    *cgroup.Usage // what it had used when the program had ended
 	denials []sandbox.Denial
 	exit    sandbox.Exit
 	err     error
@@ -125,8 +126,9 @@ func (b *box) listen(w *wire) {
 		case frameEnded:
 			e := new(ending)
 			if decode(fr.payload, e) == nil {
+				used := b.leaf.Usage() // while pid 1, which is alone now, ends
 				b.mu.Lock()
-				b.ended = e
+				b.ended, b.used = e, &used
 				b.mu.Unlock()
 			}
 		case frameDenied:
@@ -145,12 +147,18 @@ func (b *box) listen(w *wire) {
 // finish says how the box ended and gives back what it had.
 func (b *box) finish() {
 	words := b.words()
-	used := b.leaf.Usage()
+	b.mu.Lock()
+	used := b.used
+	b.mu.Unlock()
+	if used == nil {
+		u := b.leaf.Usage()
+		used = &u
+	}
 	err := b.giveBack()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer close(b.done)
-	b.explain(used)
+	b.explain(*used)
 	b.err = errors.Join(b.err, err)
 	switch {
 	case b.ended != nil:
