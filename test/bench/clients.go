@@ -114,11 +114,14 @@ func clients(ctx context.Context, b *bench) error {
 
 func clientRows(ctx context.Context, b *bench, h *rig.Home, all []*client) error {
 	for _, c := range []struct {
-		what string
-		call act.Request
+		what  string
+		call  act.Request
+		pause time.Duration // from the start of one call to that of the next; 0: none
 	}{
-		{"20 clients of one engine: a decision that observes", reading(h)},
-		{"20 clients of one engine: a decision on disk first", writing(h)},
+		{"20 clients of one engine: a decision that observes", reading(h), 0},
+		{"20 clients of one engine: a decision on disk first", writing(h), 0},
+		{"20 clients, 1,000 calls a second together: a decision that observes", reading(h), many * time.Millisecond},
+		{"20 clients, 1,000 calls a second together: a decision on disk first", writing(h), many * time.Millisecond},
 	} {
 		var mine, theirs series
 		windows, n := b.times(10), b.times(50)
@@ -129,7 +132,14 @@ func clientRows(ctx context.Context, b *bench, h *rig.Home, all []*client) error
 			}
 			decided := make([]series, callers)
 			var w crowd
-			err := w.window(callers, n, func(k int) error { return all[k].do(ctx, c.call, someResult, &decided[k]) })
+			start := time.Now()
+			err := w.window(callers, n, func(k int) error {
+				next := start.Add(time.Duration(len(decided[k]))*c.pause + time.Duration(k)*c.pause/many)
+				if err := sleepUntil(ctx, next); err != nil {
+					return err
+				}
+				return all[k].do(ctx, c.call, someResult, &decided[k])
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.what, err)
 			}
@@ -143,6 +153,18 @@ func clientRows(ctx context.Context, b *bench, h *rig.Home, all []*client) error
 		b.add(r)
 	}
 	return nil
+}
+
+// sleepUntil waits until a moment, if it is still to come.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	wait := time.NewTimer(time.Until(t))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // memory measures what the engine holds, beside a Go program that does nothing.
