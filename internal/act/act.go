@@ -112,6 +112,7 @@ const (
 	CodeUnannotated Code = "unannotated-tool"  // nothing says what its arguments mean
 	CodeUnpinned    Code = "unreviewed-tool"   // definition new or drifted since it was pinned
 	CodeUnresolved  Code = "unresolvable"      // an argument has no canonical resource
+	CodeNotFound    Code = "not-found"         // the program is not there
 	CodeTripwire    Code = "tripwire"          // an invariant that no policy lifts
 	CodePolicy      Code = "policy"            // no clause allows it, or one forbids it
 	CodeGuard       Code = "guard"             // the second model refused

@@ -158,6 +158,8 @@ func (f *execFlags) boxError(err error, never bool) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &denied) && denied.Ticket.Code == act.CodeNotFound:
+		return &exitError{code: codeNotFound, err: err}
 	case errors.As(err, &denied):
 		return &exitError{code: codeNotRun, err: err, hint: f.denialHint(denied.Ticket.Code, never)}
 	case errors.Is(err, api.ErrUndecided):

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -132,6 +133,9 @@ func (d *draft) resolve() *refusal {
 		d.res = res
 	case act.VerbExec:
 		res, err := d.run.View.Exec(d.req.Args)
+		if e, ok := errors.AsType[*resolve.Error](err); ok && e.NotFound {
+			return refuse(act.CodeNotFound, "%v", err)
+		}
 		if err != nil {
 			return refuse(act.CodeUnresolved, "%v", err)
 		}

@@ -25,7 +25,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such verb", nil, act.Request{Verb: "tools/steal"}, act.CodeInvalid, "tools/steal"},
 		{"no effects", nil, act.Request{Verb: act.VerbEffect}, act.CodeInvalid, "name its effects"},
-		{"no such program", nil, act.Request{Verb: act.VerbExec, Args: []byte(`{"argv":["/nosuch"]}`)}, act.CodeUnresolved, "/nosuch"},
+		{"no program", nil, act.Request{Verb: act.VerbExec, Args: []byte(`{"argv":["/"]}`)}, act.CodeUnresolved, "no program"},
+		{"no such program", nil, act.Request{Verb: act.VerbExec, Args: []byte(`{"argv":["/nosuch"]}`)}, act.CodeNotFound, "/nosuch"},
 		{"no such effect", nil, direct("read", "~root/x"), act.CodeUnresolved, "~root"},
 		{"no such server", nil, act.Request{Verb: act.VerbCall, Tool: "other.read"}, act.CodeUnknown, "files"},
 		{"no server at all", func(b *bench) { b.run.Servers = nil }, read("a"), act.CodeUnknown, "none"},

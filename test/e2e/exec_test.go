@@ -249,6 +249,11 @@ func TestTreeUnderDefault(t *testing.T) {
 	if status != 126 || !strings.Contains(out, "delete and move "+p.work+" and everything beneath") || !strings.Contains(out, "Anything that changes something needs approval") {
 		t.Errorf("%d %s", status, out)
 	}
+	for _, program := range []string{"nosuch", "./nosuch", "/nosuch"} {
+		if out, status := p.run("exec", "--ask", "never", "--", program); status != 127 || !strings.Contains(out, "nosuch") {
+			t.Errorf("%s: %d %s", program, status, out)
+		}
+	}
 	answered := p.approver()
 	for i, args := range [][]string{
 		{"run", "--ask", "desk", "--", "sh", "-c", "echo hi > f"},

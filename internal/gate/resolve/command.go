@@ -381,7 +381,9 @@ func (v View) program(name, dir string) (string, error) {
 		return p.link, nil
 	}
 	if !p.exists || !p.info.Mode.IsRegular() || p.info.Mode&0o111 == 0 {
-		return "", bad("", "runs %q, which is no program", p.path)
+		err := bad("", "runs %q, which is no program", p.path)
+		err.NotFound = !p.exists
+		return "", err
 	}
 	return p.path, nil
 }

@@ -93,7 +93,7 @@ func (v View) execProgram(e *Exec) ([]act.Effect, error) {
 	err = c.run(e.Argv, nil)
 	program, noProgram := v.program(e.Argv[0], e.Dir)
 	if noProgram != nil && !strings.Contains(e.Argv[0], "/") && !hasControl(e.Argv[0]) && e.Argv[0] != "" {
-		return nil, &Error{Value: e.Argv[0], Why: "is not on the path", Hint: "the path is " + strings.Join(v.Path, ":")}
+		return nil, &Error{Value: e.Argv[0], Why: "is not on the path", Hint: "the path is " + strings.Join(v.Path, ":"), NotFound: true}
 	}
 	if noProgram != nil {
 		return nil, valueError(noProgram, "/argv/0", e.Argv[0])

@@ -68,6 +68,8 @@ type Error struct {
 	Value   string // what it was; may be cut
 	Why     string // follows the value: "is outside …"
 	Hint    string // what to write instead; may be ""
+	// NotFound says that it is about the program of a command, which is not there.
+	NotFound bool
 }
 
 // maxShown bounds how much of a value an error repeats, in bytes.
