@@ -41,6 +41,7 @@ type box struct {
 	ended   *ending
 	used    *cgroup.Usage // what it had used when the program had ended
 	denials []sandbox.Denial
+	left    []leftover
 	exit    sandbox.Exit
 	err     error
 }
@@ -159,6 +160,7 @@ func (b *box) finish() {
 	defer b.mu.Unlock()
 	defer close(b.done)
 	b.explain(*used)
+	b.tellLeft()
 	b.err = errors.Join(b.err, err)
 	switch {
 	case b.ended != nil:

@@ -156,6 +156,7 @@ func (b *builder) complete(ctx, setup context.Context, thought <-chan error) err
 		b.fail = notBuilt("set-up", context.Cause(setup))
 	}
 	b.do("confirm", b.confirm)
+	b.box.left = leftoversOf(b.spec)
 	b.do("start", b.letGo)
 	if b.fail != nil {
 		if err := context.Cause(setup); err != nil && !errors.Is(b.fail, err) {
