@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"ringfence/internal/sandbox"
 )
@@ -22,7 +23,7 @@ type leftover struct {
 func leftoversOf(s sandbox.Spec) (all []leftover) {
 	trees := s.ReadWrite
 	if w := s.Workspace; w.Mode == sandbox.ReadWrite && w.Upper == "" && w.Copied == "" {
-		trees = append(trees[:len(trees):len(trees)], w.Path)
+		trees = append(slices.Clip(trees), w.Path)
 	}
 	for _, t := range trees {
 		l := leftover{path: filepath.Join(t, rebaseTodo)}
