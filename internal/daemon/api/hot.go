@@ -11,7 +11,7 @@ import (
 // parseHeader reads a header. Unknown members are refused.
 func parseHeader(head []byte) (h header, err error) {
 	c := &cursor{b: head}
-	err = c.object(func(name string) (err error) {
+	err = c.only(func(name string) (err error) {
 		switch name {
 		case "id":
 			var n int64
@@ -37,9 +37,6 @@ func parseHeader(head []byte) (h header, err error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = c.end()
-	}
 	return h, err
 }
 
@@ -60,6 +57,14 @@ func encodeDecide(id uint64, p decideParams) ([]byte, error) {
 	return append(closeList(b, '}'), '}'), nil
 }
 
+// only reads an object, and nothing after it.
+func (c *cursor) only(member func(name string) error) error {
+	if err := c.object(member); err != nil {
+		return err
+	}
+	return c.end()
+}
+
 // representable refuses resources whose text JSON cannot carry: what one side
 // decides would not be what the other does.
 func representable(effects []act.Effect) error {
@@ -73,7 +78,7 @@ func representable(effects []act.Effect) error {
 
 func decodeDecide(raw []byte) (p decideParams, err error) {
 	c := &cursor{b: raw}
-	err = c.object(func(name string) (err error) {
+	err = c.only(func(name string) (err error) {
 		switch name {
 		case "session":
 			p.Session, err = c.str()
@@ -90,9 +95,6 @@ func decodeDecide(raw []byte) (p decideParams, err error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = c.end()
-	}
 	return p, err
 }
 
@@ -107,7 +109,7 @@ func encodeFinish(id uint64, p finishParams) []byte {
 
 func decodeFinish(raw []byte) (p finishParams, err error) {
 	c := &cursor{b: raw}
-	err = c.object(func(name string) (err error) {
+	err = c.only(func(name string) (err error) {
 		switch name {
 		case "session":
 			p.Session, err = c.str()
@@ -120,9 +122,6 @@ func decodeFinish(raw []byte) (p finishParams, err error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = c.end()
-	}
 	return p, err
 }
 
@@ -150,7 +149,7 @@ func encodeReplyTo(r act.Reply) []byte {
 func decodeReplyTo(raw []byte) (act.Reply, error) {
 	var r act.Reply
 	c := &cursor{b: raw}
-	err := c.object(func(name string) (err error) {
+	err := c.only(func(name string) (err error) {
 		switch name {
 		case "labels":
 			var labels []string
@@ -169,9 +168,6 @@ func decodeReplyTo(raw []byte) (act.Reply, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = c.end()
-	}
 	if err != nil {
 		return act.Reply{}, err
 	}
@@ -205,10 +201,7 @@ func encodeTicket(t act.Ticket) ([]byte, error) {
 func decodeTicket(raw []byte) (act.Ticket, error) {
 	var t act.Ticket
 	c := &cursor{b: raw}
-	err := c.object(func(name string) error { return c.ticketField(&t, name) })
-	if err == nil {
-		err = c.end()
-	}
+	err := c.only(func(name string) error { return c.ticketField(&t, name) })
 	if err != nil {
 		return act.Ticket{}, err
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sys/mounts"
 )
 
 // overlayCaps are what a stage needs besides, where the workspace is an overlay. The
@@ -42,7 +44,7 @@ func checkOverlay(n node) error {
 		if len(f) < 5 {
 			continue
 		}
-		at := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4])
+		at := mounts.Unescape(f[4])
 		if at != n.path && beneath(at, n.path) {
 			return fmt.Errorf("%s is mounted in the workspace, and an overlay would not show it", at)
 		}

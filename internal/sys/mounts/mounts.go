@@ -40,7 +40,7 @@ func elsewhere(text, name string) (names []string) {
 		if len(f) < 5 {
 			continue
 		}
-		m := mount{f[2], unescape(f[3]), unescape(f[4])}
+		m := mount{f[2], Unescape(f[3]), Unescape(f[4])}
 		all = append(all, m)
 		if _, ok := rest(name, m.point); ok && (at < 0 || len(m.point) >= len(all[at].point)) {
 			at = len(all) - 1
@@ -78,8 +78,8 @@ func rest(p, dir string) (string, bool) {
 	return r, ok && (r == "" || r[0] == '/')
 }
 
-// unescape undoes the octal escapes of mountinfo; what is none stays as it is.
-func unescape(s string) string {
+// Unescape undoes the octal escapes of a field of mountinfo; what is none stays as it is.
+func Unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {

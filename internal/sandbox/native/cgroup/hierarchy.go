@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
+
+	"ringfence/internal/sys/mounts"
 )
 
 // A hierarchy is a mounted tree of groups and where we are in it.
@@ -106,28 +107,12 @@ func parseMount(line string) (h hierarchy, root string, ok bool) {
 	default:
 		return hierarchy{}, "", false
 	}
-	h.point, root = path.Clean(unescape(left[4])), unescape(left[3])
+	h.point, root = path.Clean(mounts.Unescape(left[4])), mounts.Unescape(left[3])
 	if !path.IsAbs(h.point) {
 		return hierarchy{}, "", false
 	}
 	h.readOnly = slices.Contains(strings.Split(left[5], ","), "ro") || slices.Contains(options, "ro")
 	return h, root, true
-}
-
-// unescape undoes the octal escapes of mountinfo; what is none stays as it is.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(v))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // locate returns the directory of group at in a mount of the subtree root at point,
