@@ -19,6 +19,9 @@ func askHere(ctx context.Context, out io.Writer, q api.Question) (bool, error) {
 		return false, err
 	}
 	choice, err := desk.Prompt(ctx, t, out, deskQuestion(q))
+	if errors.Is(err, io.EOF) { // a person who ends the input says no
+		_, err = fmt.Fprintln(out)
+	}
 	if errors.Is(err, desk.ErrNoAnswer) {
 		_, err = fmt.Fprintln(out, "No answer: denied.")
 	}

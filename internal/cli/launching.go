@@ -26,10 +26,21 @@ func (s *streams) atTerminal() bool {
 }
 
 // answerHere asks, at the terminal that this process owns, what its session waits
-// for. The program in the box has a terminal of its own, so it cannot answer.
+// for. The program in the box has a terminal of its own, so it cannot answer; the
+// terminal is the program's as soon as it starts, so stop comes before that.
 func (s *streams) answerHere(ctx context.Context, client *api.Client, session string) (stop func()) {
+	var turn sync.Mutex // held by who reads the terminal
 	return s.whenAsked(ctx, client, session, func(ctx context.Context, q api.Question) {
+		turn.Lock()
+		defer turn.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
 		yes, err := askHere(ctx, s.err, q)
+		if ctx.Err() != nil {
+			fmt.Fprintln(s.err, "(answered elsewhere)")
+			return
+		}
 		if err == nil {
 			err = client.Answer(ctx, q.ID, api.Choice{Yes: yes, Mark: q.Mark})
 		}
@@ -46,26 +57,33 @@ func (s *streams) tellWait(ctx context.Context, client *api.Client, session stri
 	})
 }
 
-// whenAsked calls f with every question of a session, until stop.
+// whenAsked calls f with every question of a session, until stop, which returns when f
+// has. The context of f ends when the question has been answered, or is no more.
 func (s *streams) whenAsked(ctx context.Context, client *api.Client, session string, f func(context.Context, api.Question)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	open := map[string]context.CancelFunc{} // by question
+	var work sync.WaitGroup
+	work.Go(func() {
 		err := client.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
-			if ev.Kind == "asked" && ev.Question.Session == session {
-				f(ctx, ev.Question)
+			switch id := ev.Question.ID; {
+			case ev.Kind == "asked" && ev.Question.Session == session:
+				asked, over := context.WithCancel(ctx)
+				open[id] = over
+				work.Go(func() { f(asked, ev.Question) })
+			case ev.Kind != "changed" && open[id] != nil:
+				open[id]()
+				delete(open, id)
 			}
 			return nil
 		})
 		if err != nil && ctx.Err() == nil {
 			s.say("watching for questions: %v", err)
 		}
-	}()
-	return func() {
+	})
+	return sync.OnceFunc(func() {
 		cancel()
-		<-done
-	}
+		work.Wait()
+	})
 }
 
 // say tells the person something that is no error.
@@ -107,7 +125,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	}
 	res, _, ferr := r.Finish(ctx, nil, nil, dropped)
 	if dropped > 0 {
-		s.say("%d bytes of output were dropped: the box may write %d (see its profile)", dropped, spec.Bounds().Output)
+		s.say("%d bytes of output were dropped: it may write %d to each stream (--output)", dropped, spec.Bounds().Output)
 	}
 	if relay == nil || spec.Profile == sandbox.ProfileCommand { // else it was a person's session, who read it all
 		res.Denials = append(res.Denials, inferred(r.Spec, res, string(said))...)

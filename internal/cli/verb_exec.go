@@ -27,7 +27,7 @@ type execFlags struct {
 	readOnly, readWrite, env         []string
 	net, report, ask                 string
 	wait, timeout                    time.Duration
-	memory                           int64
+	memory, output                   int64
 	processes, descriptors           int
 	review                           bool
 }
@@ -93,6 +93,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
 	fl.DurationVar(&f.timeout, "timeout", 0, "after which everything in the box is killed, such as 5m (default: of the profile)")
 	fl.Int64Var(&f.memory, "memory", 0, "`BYTES` that the box may use together (default: of the profile)")
+	fl.Int64Var(&f.output, "output", 0, "`BYTES` that it may write to each of its streams; more is dropped (default: no limit)")
 	fl.BoolVar(&f.review, "review", false, "keep what it changes apart from the workspace, for \"ringfence review\"")
 	fl.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes in the box (default: of the profile)")
 	fl.IntVar(&f.descriptors, "descriptors", 0, "`NUMBER` of files that each process may have open (default: of the profile)")
@@ -135,13 +136,18 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 		return sessionError(err)
 	}
 	spec.Held = heldIn(spec, session.Opened().Held)
+	stop := func() {}
+	defer func() { stop() }()
 	switch {
 	case own:
-		defer s.answerHere(ctx, client, session.Opened().Session)()
+		stop = s.answerHere(ctx, client, session.Opened().Session)
 	case f.ask != api.AskNever && !conf.AskNever:
-		defer s.tellWait(ctx, client, session.Opened().Session)()
+		stop = s.tellWait(ctx, client, session.Opened().Session)
 	}
-	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error { return f.confirmed(s, r) }}, spec, f.review, session.Opened().Session)
+	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error {
+		stop() // all is decided, and the terminal is the program's from here on
+		return f.confirmed(s, r)
+	}}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err = errors.Join(f.boxError(err, conf.AskNever), session.Close(closing))
@@ -234,7 +240,7 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	}
 	s = sandbox.Spec{
 		Argv: args, Profile: sandbox.Profile(f.profile), Env: environment(f.env),
-		Limits: sandbox.Limits{Wall: f.timeout, Memory: f.memory, Processes: f.processes, Descriptors: f.descriptors},
+		Limits: sandbox.Limits{Wall: f.timeout, Memory: f.memory, Processes: f.processes, Descriptors: f.descriptors, Output: orUnlimited(f.output)},
 	}
 	if f.workspace == "" {
 		f.workspace = "."
@@ -283,4 +289,13 @@ func environment(named []string) []string {
 		env = append(env, name+"="+value)
 	}
 	return env
+}
+
+// orUnlimited returns limit, or that there is none: what a person sees as it is written
+// need not be bounded, as what an agent gets is.
+func orUnlimited(limit int64) int64 {
+	if limit == 0 {
+		return sandbox.Unlimited
+	}
+	return limit
 }

@@ -16,6 +16,10 @@ const (
 	maxListed = 10_000 // entries of one directory that are looked at
 	maxLed    = 256    // paths that places and configuration lead to
 	maxParts  = 4_096  // components of a path, with those of links
+	// heldLevels is how deep directories that are held are looked through for links, and
+	// maxHeldListed how many entries of them in all.
+	heldLevels    = 4
+	maxHeldListed = 5_000
 	// maxFollowed is how many links the kernel follows in one path (MAXSYMLINKS).
 	maxFollowed = 40
 )
@@ -27,15 +31,16 @@ type Led struct {
 }
 
 // Follow returns what leads elsewhere in what is writable, to be added to Rules.Led:
-// links at places of fixed position in root, and what the configuration of the
+// links at places in root and within what is held there, and what the configuration of the
 // repositories that root is in, and has in it, tells git to run or to obey: directories
 // of hooks (core.hooksPath), attributes, templates, further configuration, and the
 // files that commands name. global are further files of configuration, which count for
 // all of them; all that conditions would include is included.
 //
-// It looks for repositories in two levels of directories, among the submodules and work
-// trees of those that it finds, and nowhere else; of commands it sees the words that
-// are paths as they stand. It runs nothing. An error names what cannot be held.
+// It looks for repositories, and for links at places, in the directories that are
+// nearest to root, at most [MaxDirectories] of them and six levels deep, among the
+// submodules and work trees of those that it finds, and nowhere else; of commands it
+// sees the words that are paths as they stand. It runs nothing. An error names what cannot be held.
 func (r Rules) Follow(root string, global ...string) ([]Led, error) {
 	if r.Later {
 		return nil, nil
@@ -61,6 +66,9 @@ func (f *follower) places(root string) error {
 		if err != nil {
 			return fmt.Errorf("looking for held files: %w", err)
 		}
+		if depth > 0 {
+			f.listed += len(entries)
+		}
 		for _, e := range entries {
 			p := filepath.Join(dir, e.Name())
 			_, held := roots.Held(p, false)
@@ -68,8 +76,9 @@ func (f *follower) places(root string) error {
 			if (held || onWay) && e.Type()&fs.ModeSymlink != 0 {
 				f.add(p, "the link "+p)
 			}
-			if onWay && !held && e.IsDir() && depth == 0 {
-				if err := list(p, 1); err != nil {
+			deeper := depth < 1 || held && depth < heldLevels && f.listed < maxHeldListed
+			if (held || onWay) && e.IsDir() && deeper {
+				if err := list(p, depth+1); err != nil {
 					return err
 				}
 			}
@@ -102,6 +111,7 @@ type follower struct {
 	repositories map[string]bool // by their git directories
 	files        int             // of configuration, read so far
 	listed       int             // entries of directories, so far
+	applied      int             // settings held against directories, so far
 }
 
 // wrong remembers an error. The first one says enough: there will be no box.

@@ -24,7 +24,8 @@ const (
 	maxRepositories = 1_000
 	maxWalked       = 50_000 // entries of directories that are looked at for repositories
 	maxPointer      = 8 << 10
-	levels          = 2 // of directories in which repositories are looked for
+	levels          = 6      // of directories in which repositories are looked for
+	maxApplied      = 20_000 // settings that are held against directories, in all
 	gitPrefix       = "/usr"
 )
 
@@ -57,24 +58,71 @@ func (f *follower) git(root string, global []string) {
 			break
 		}
 	}
-	f.within(root, levels, everywhere)
+	f.within(root, everywhere)
 }
 
-// within looks for repositories in dir.
-func (f *follower) within(dir string, depth int, everywhere []setting) {
+// MaxDirectories is how many directories of a tree are looked through for repositories.
+const MaxDirectories = 2_000
+
+// within looks for repositories in root, and for links at what is held: level by level, so
+// that what is near is found.
+func (f *follower) within(root string, everywhere []setting) {
+	level, left := []string{root}, MaxDirectories
+	for depth := 0; depth < levels && len(level) > 0; depth++ {
+		var next []string
+		for _, dir := range level {
+			if left--; left < 0 || f.listed > maxWalked || f.err != nil {
+				return
+			}
+			next = append(next, f.look(dir, everywhere)...)
+		}
+		level = next
+	}
+}
+
+// look follows the repositories and links in dir, and returns its directories.
+func (f *follower) look(dir string, everywhere []setting) (dirs []string) {
+	entries, err := readSome(dir)
+	if err != nil {
+		return nil // who may not list it has no repository of his in it
+	}
+	f.listed += len(entries)
+	for _, e := range entries {
+		p := filepath.Join(dir, e.Name())
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			f.link(p)
+		case e.IsDir() && e.Name() != gitDir && !slices.Contains(places.Packages(), e.Name()):
+			f.repository(p, everywhere)
+			dirs = append(dirs, p)
+		}
+	}
+	return dirs
+}
+
+// link holds what a link leads to whose name is held, or is within what is held.
+func (f *follower) link(p string) {
+	if _, held := (places.Roots{Home: f.judge.Home, Workspace: f.judge.root(p)}).Held(p, false); held {
+		f.add(p, "the link "+p)
+	}
+}
+
+// links holds what the links in dir lead to, and in the directories in it.
+func (f *follower) links(dir string, depth int) {
 	if depth == 0 || f.listed > maxWalked {
 		return
 	}
 	entries, err := readSome(dir)
 	if err != nil {
-		return // who may not list it has no repository of his in it
+		return // as a rule it is not there
 	}
 	f.listed += len(entries)
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != gitDir && !slices.Contains(places.Packages(), e.Name()) {
-			p := filepath.Join(dir, e.Name())
-			f.repository(p, everywhere)
-			f.within(p, depth-1, everywhere)
+		switch p := filepath.Join(dir, e.Name()); {
+		case e.Type()&fs.ModeSymlink != 0:
+			f.add(p, "the link "+p)
+		case e.IsDir():
+			f.links(p, depth-1)
 		}
 	}
 }
@@ -132,6 +180,13 @@ func (f *follower) follow(r repository, everywhere []setting) bool {
 	if f.repositories[real] = true; len(f.repositories) > maxRepositories {
 		f.wrong(fmt.Errorf("there are more than %d repositories; give the box a smaller tree", maxRepositories))
 		return false
+	}
+	for _, name := range []string{"hooks", "info"} {
+		d := filepath.Join(r.common, name)
+		if fi, err := os.Lstat(d); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+			f.add(d, "the link "+d)
+		}
+		f.links(d, heldLevels)
 	}
 	said := f.load(nil, filepath.Join(r.common, "config"), 0)
 	for _, s := range said {
@@ -281,6 +336,10 @@ func (f *follower) apply(said []setting, r *repository) {
 		if tops = r.tops; len(tops) == 0 {
 			tops = hooks
 		}
+	}
+	if f.applied += len(said); f.applied > maxApplied {
+		f.wrong(fmt.Errorf("configurations of git say more than %d things, counted for each work tree; give the box a smaller tree", maxApplied))
+		return
 	}
 	for _, s := range said {
 		by := s.key + " in " + filepath.Clean(s.in)

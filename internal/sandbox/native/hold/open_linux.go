@@ -300,7 +300,7 @@ func (w *worker) retry(s spot, o opening) {
 	defer timer.Stop()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		<-timer.C
-		if !stillWaits(w.listener, w.n.id) || w.ended.Load() {
+		if !stillWaits(w.listener, w.n.id) || w.over() {
 			return
 		}
 		fd, err := w.openAgain(s, o)

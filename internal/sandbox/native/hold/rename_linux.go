@@ -33,6 +33,10 @@ func (w *worker) rename(oldDir int32, oldAt uint64, newDir int32, newAt uint64, 
 	}
 	to, e := w.parent(newDir, newPath)
 	if e != 0 {
+		// The kernel looks at the first of the two before it looks for the second.
+		if unix.Faccessat(from.dir, ".", unix.X_OK, unix.AT_EACCESS) == unix.EACCES {
+			return refuse(unix.EACCES)
+		}
 		return lost(newPath, e)
 	}
 	if from.base == "" || to.base == "" || !w.inside(from.real) && !w.inside(to.real) {

@@ -43,13 +43,13 @@ func Serve(ctx context.Context, listener int, o Options) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("serving held files: %w", err), s.close())
 	}
+	s.over = func() bool { return ctx.Err() != nil }
 	rouse := func() {
 		// The counter cannot overflow: this is called a few times.
 		_, _ = unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 	rung := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		s.ended.Store(true)
 		rouse()
 		close(rung)
 	})
@@ -68,7 +68,7 @@ func Serve(ctx context.Context, listener int, o Options) error {
 		err = errors.Join(err, *f)
 	}
 	s.leave(wake)
-	if err == nil && s.ended.Load() {
+	if err == nil && s.over() {
 		err = context.Cause(ctx)
 	}
 	return err
@@ -116,7 +116,7 @@ type server struct {
 	// is the name of our directory there.
 	proc, fds int
 	self      string
-	ended     atomic.Bool
+	over      func() bool // the context has ended: nothing more is done for anybody
 
 	running   sync.WaitGroup // workers
 	employed  atomic.Int32   // how many these are
@@ -245,7 +245,7 @@ func (w *worker) serve() {
 		w.served.Add(1)
 	}()
 	a := refuse(unix.EPERM)
-	if call, ok := calls[w.n.nr]; ok && w.n.arch == nativeArch && w.n.pid != 0 && !w.ended.Load() {
+	if call, ok := calls[w.n.nr]; ok && w.n.arch == nativeArch && w.n.pid != 0 && !w.over() {
 		a = call(w)
 	}
 	w.reply(w.n.id, a)

@@ -274,7 +274,7 @@ func (w *worker) await(c connecting) {
 	defer timer.Stop()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		<-timer.C
-		if !stillWaits(w.listener, w.n.id) || w.ended.Load() {
+		if !stillWaits(w.listener, w.n.id) || w.over() {
 			return
 		}
 		e, over := c.attempt()
