@@ -172,7 +172,7 @@ func (s *streams) changes(r *review.Review, paths []string) error {
 		return applyHint(err, r.ID)
 	}
 	if all, err = (review.Selection{Paths: paths}).Of(all); err != nil {
-		return applyHint(err, r.ID)
+		return changeHint(err, r, paths)
 	}
 	return s.value(changeViews(all), func() string {
 		var b strings.Builder
@@ -202,11 +202,11 @@ func newReviewDiff(s *streams) *cobra.Command {
 			if s.json {
 				var b strings.Builder
 				if err := r.Diff(&b, review.Selection{Paths: paths}); err != nil {
-					return applyHint(err, r.ID)
+					return changeHint(err, r, paths)
 				}
 				return s.line(map[string]string{"id": r.ID, "diff": b.String()})
 			}
-			return applyHint(r.Diff(s.out, review.Selection{Paths: paths}), r.ID)
+			return changeHint(r.Diff(s.out, review.Selection{Paths: paths}), r, paths)
 		},
 	}
 }
@@ -236,7 +236,10 @@ func newReviewApply(s *streams) *cobra.Command {
 			if err == nil && out.Left == 0 {
 				err = r.Remove()
 			}
-			err = errors.Join(applyHint(err, r.ID), r.Close())
+			err = errors.Join(changeHint(err, r, paths), r.Close())
+			if err != nil && len(out.Applied) == 0 {
+				return err // nothing has come of it, so there is no result
+			}
 			if perr := s.value(outcomeView(r, out), func() string { return outcomeText(r, out) }); perr != nil || err != nil {
 				return errors.Join(err, perr)
 			}
@@ -328,7 +331,7 @@ func newReviewDiscard(s *streams) *cobra.Command {
 			if err == nil && left == 0 {
 				err = r.Remove()
 			}
-			if err = errors.Join(applyHint(err, r.ID), r.Close()); err != nil {
+			if err = errors.Join(changeHint(err, r, paths), r.Close()); err != nil {
 				return err
 			}
 			return s.value(map[string]any{"id": r.ID, "left": left, "discarded": changeViews(gone)}, func() string {
@@ -370,7 +373,7 @@ func found(home, person string, args []string) (*review.Review, []string, error)
 	case len(all) == 0:
 		return nil, nil, &exitError{code: codeFailed, err: errors.New("no review waits"), hint: `"ringfence run --review -- CMD" begins one`}
 	}
-	return nil, nil, &exitError{code: codeUsage, err: fmt.Errorf("there are %d reviews: which is meant?", len(all)), hint: `"ringfence review list" lists them`}
+	return nil, nil, &exitError{code: codeFailed, err: fmt.Errorf("there are %d reviews: which is meant?", len(all)), hint: `"ringfence review list" lists them`}
 }
 
 // opened is found, in use.
@@ -416,6 +419,35 @@ func reviewHint(err error) error {
 		return &exitError{code: codeFailed, err: err, hint: "wait until it has ended"}
 	}
 	return err
+}
+
+// changeHint is applyHint, which names the change that was probably meant by a path
+// without one.
+func changeHint(err error, r *review.Review, named []string) error {
+	if !errors.Is(err, review.ErrNoChange) {
+		return applyHint(err, r.ID)
+	}
+	all, cerr := r.Changes()
+	if cerr != nil {
+		return applyHint(err, r.ID)
+	}
+	var changed, bases []string
+	for _, c := range all {
+		changed, bases = append(changed, c.Path), append(bases, filepath.Base(c.Path))
+	}
+	for _, p := range named {
+		if _, err := (review.Selection{Paths: []string{p}}).Of(all); err == nil {
+			continue
+		}
+		near := nearest(p, changed)
+		if i := slices.Index(bases, nearest(filepath.Base(p), bases)); near == "" && i >= 0 {
+			near = changed[i]
+		}
+		if near != "" {
+			return &exitError{code: codeFailed, err: fmt.Errorf("%w; did you mean %s?", err, review.Quoted(near)), hint: fmt.Sprintf("\"ringfence review list %s\" says what changed", r.ID)}
+		}
+	}
+	return applyHint(err, r.ID)
 }
 
 // applyHint says what can be done about an error of reading or applying changes.

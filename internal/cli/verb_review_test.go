@@ -59,6 +59,8 @@ func TestReview(t *testing.T) {
 		{"review diff % new", 0, `+text\u{1b}[2J`},
 		{"review diff % nothing", codeFailed, "no change there\nringfence review list %"},
 		{"review diff r-nosuch", codeFailed, `no such review`},
+		{"review apply % clsh", codeFailed, "no change there: clsh; did you mean clash?"},
+		{"review discard % makefile", codeFailed, "did you mean Makefile?"},
 		{"review apply % ../x", codeUsage, "not in the workspace"},
 		{"review apply % " + ws + "/a", 0, "Applied:\nadded     a\n7 changes are left in review %."},
 		{"review apply % caf\xe9", 0, `added     "caf\xe9"` + "\n6 changes are left"},
@@ -74,6 +76,9 @@ func TestReview(t *testing.T) {
 		code, out, errs := command(strings.Fields(strings.ReplaceAll(c.args, "%", r.ID))...)
 		if code != c.code {
 			t.Errorf("%s: status %d, want %d\n%s%s", c.args, code, c.code, out, errs)
+		}
+		if strings.Contains(errs, "no change there") && out != "" {
+			t.Errorf("%s: nothing was done, but the result is %q", c.args, out)
 		}
 		for part := range strings.SplitSeq(strings.ReplaceAll(c.want, "%", r.ID), "\n") {
 			if !strings.Contains(out+errs, part) {
@@ -94,6 +99,15 @@ func TestReview(t *testing.T) {
 	}
 	if b, err := os.ReadFile(ws + "/clash"); string(b) != "box\n" {
 		t.Errorf("clash: %q, %v", b, err)
+	}
+	for range 2 { // which one is meant is no question of how the command is written, as with none
+		r, err := review.New(review.Options{Home: home, Person: root, Workspace: ws})
+		if err = errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out, errs := command("review", "diff"); code != codeFailed || out != "" || !strings.Contains(errs, "there are 2 reviews: which is meant?") {
+		t.Errorf("with two: %d %q %q", code, out, errs)
 	}
 }
 
