@@ -137,9 +137,13 @@ func newApprovalsWatch(s *streams) *cobra.Command {
 		Use:   "watch",
 		Short: "Show questions as they come, until interrupted",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return with(c.Context(), connect, func(e *api.Client) error {
+			err := with(c.Context(), connect, func(e *api.Client) error {
 				return watch(c.Context(), s, e)
 			})
+			if interrupted(c.Context()) { // it has no other end
+				return &exitError{code: codeInterrupted}
+			}
+			return err
 		},
 	}
 }

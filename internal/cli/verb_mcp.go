@@ -273,7 +273,7 @@ func newBoxes(s *streams, workspace, tier string) (mediator.Boxes, error) {
 		workspace, err = filepath.EvalSymlinks(workspace)
 	}
 	if err != nil {
-		return mediator.Boxes{}, fmt.Errorf("finding the workspace: %w", err)
+		return mediator.Boxes{}, &exitError{code: codeUsage, err: fmt.Errorf("finding the workspace: %w", err)}
 	}
 	home, err := paths.UserHome()
 	if err != nil {

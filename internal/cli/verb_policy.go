@@ -124,7 +124,7 @@ func loadClauses(dir string) ([]policy.Clause, []byte, error) {
 	// Symbolic roots need some binding to load; nothing here is decided by it.
 	_, b, err := policy.LoadBundle(os.DirFS(dir), policy.Options{Trusted: key, Binding: policy.Binding{Workspace: "/workspace", Home: "/home"}})
 	if err != nil {
-		return nil, nil, fmt.Errorf("loading the bundle in %s: %w", dir, err)
+		return nil, nil, &exitError{code: codeUsage, err: fmt.Errorf("loading the policy: %w", daemon.Unbundled(dir, err))}
 	}
 	return b.Clauses, b.Layer.Text, nil
 }

@@ -91,7 +91,7 @@ func (e *Engine) Questions(context.Context, api.Caller) ([]api.Question, error) 
 func (e *Engine) Question(_ context.Context, _ api.Caller, id string) (api.Question, error) {
 	q, err := e.desk.Get(id)
 	if err != nil {
-		return api.Question{}, api.Errorf(api.CodeNotFound, "question %s: %v", id, err)
+		return api.Question{}, api.Errorf(api.CodeNotFound, "%v", err)
 	}
 	return question(q), nil
 }
@@ -103,7 +103,7 @@ func (e *Engine) AnswerQuestion(ctx context.Context, c api.Caller, id string, ch
 	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark})
 	switch {
 	case errors.Is(err, desk.ErrGone):
-		return api.Errorf(api.CodeNotFound, "question %s: %v", id, err)
+		return api.Errorf(api.CodeNotFound, "%v", err)
 	case errors.Is(err, desk.ErrSelf), errors.Is(err, desk.ErrRole):
 		told := e.append(ctx, q.Session, entryAttempt, map[string]any{
 			"question": id, "by": person(identity(c.Peer), choice.Yes), "refused": err.Error(),

@@ -68,7 +68,7 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 		}
 		_, b, err := policy.LoadBundle(p.open(l.dir), policy.Options{Trusted: trusted, Binding: bind})
 		if err != nil {
-			return inForce{}, fmt.Errorf("layer %s in %s: %w", l.name, l.dir, err)
+			return inForce{}, fmt.Errorf("layer %s: %w", l.name, Unbundled(l.dir, err))
 		}
 		layer := b.Layer
 		layer.Name = l.name
@@ -82,7 +82,7 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 		Trusted: trusted, AllowUnsigned: p.unsigned, Binding: bind, Layers: lower,
 	})
 	if err != nil {
-		return inForce{}, fmt.Errorf("bundle in %s: %w", dir, err)
+		return inForce{}, Unbundled(dir, err)
 	}
 	maps.Copy(in.annotations, b.Annotations)
 	in.policy, in.constitution, in.source = pol, b.Manifest.Constitution, dir

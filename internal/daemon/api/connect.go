@@ -162,11 +162,14 @@ func absent(err error) bool {
 // do sends one request on l and decodes its result into result, unless nil.
 func do(ctx context.Context, l *link, method string, params, result any) error {
 	r, err := l.call(ctx, func(id uint64) ([]byte, error) { return encodeRequest(id, method, params) }, nil, nil)
-	if err == nil && result != nil {
-		err = json.Unmarshal(r.header.Result, result)
-	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", method, err)
+		return err // a person reads it, who knows verbs and no methods
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(r.header.Result, result); err != nil {
+		return fmt.Errorf("reading the reply to %s: %w", method, err)
 	}
 	return nil
 }
@@ -189,16 +192,16 @@ func (c *Client) stream(ctx context.Context, method string, params any, part fun
 	}
 	nc, err := c.opts.Dial(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: %w", method, unreachable(err))
+		return unreachable(err)
 	}
 	defer func() { _ = nc.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
 	if err := c.readStream(nc, method, params, part); err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		return fmt.Errorf("%s: %w", method, err)
+		return err
 	}
 	return nil
 }
