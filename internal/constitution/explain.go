@@ -2,6 +2,7 @@ package constitution
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -177,25 +178,38 @@ func clip(s string) string {
 // maxCompared bounds how many words of a sentence are compared with the forms.
 const maxCompared = 24
 
-// nearestForm returns the form that shares most with a sentence: the one with the
-// smallest edit distance in words.
+// nearestForm returns the form that is about what a sentence is about: of those that
+// share the most words with it that are no frame, the one with the smallest edit
+// distance in words. "" if none shares any: an unrelated sentence helps nobody.
 func nearestForm(toks []token) string {
 	var sentence []string
 	for _, t := range toks[:min(len(toks), maxCompared)] {
-		sentence = append(sentence, stem(t.low))
+		w := t.low
+		if near := nearest(w, words().vocab); near != "" {
+			w = near
+		}
+		sentence = append(sentence, stem(w))
 	}
-	best, least := "", 1<<30
+	best, most, least := "", 0, 0
 	for _, f := range forms {
 		var of []string
+		shared := 0
 		for w := range strings.FieldsSeq(lower(strings.TrimSuffix(f, "."))) {
-			of = append(of, stem(strings.Trim(w, ",()")))
+			w = stem(strings.Trim(w, ",()"))
+			of = append(of, w)
+			if !contains(frameWords, w) && slices.Contains(sentence, w) {
+				shared++
+			}
 		}
-		if d := wordDistance(sentence, of); d < least {
-			best, least = f, d
+		if d := wordDistance(sentence, of); shared > most || shared == most && most > 0 && d < least {
+			best, most, least = f, shared, d
 		}
 	}
 	return best
 }
+
+// frameWords are in sentences about anything.
+const frameWords = " the a an agent may must never not no any anything everything other else in on at to of from and or with without before after that than is are be by it "
 
 // stem makes the forms of a verb and of a noun equal.
 func stem(w string) string {
