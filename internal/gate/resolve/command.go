@@ -74,8 +74,9 @@ func (v View) commandLine(line, dir string) (*commands, error) {
 // commands collects the effects of a command line.
 type commands struct {
 	view    View
-	dir     string // where the next command runs
-	started bool   // something other than cd has run, so cd would be uncertain
+	dir     string   // where the next command runs
+	trees   []string // besides the workspace, what a person has given the command
+	started bool     // something other than cd has run, so cd would be uncertain
 	effects []act.Effect
 	line    string
 	edits   []wordEdit // of line

@@ -90,6 +90,11 @@ func (v View) execProgram(e *Exec) ([]act.Effect, error) {
 		return nil, &Error{Pointer: "/argv", Why: fmt.Sprintf("has %d words; it must have 1 to %d", len(e.Argv), maxValues)}
 	}
 	c := &commands{view: v, dir: e.Dir}
+	for _, t := range slices.Concat(e.Read, e.Write) {
+		if p, err := v.place(t, e.Dir); err == nil {
+			c.trees = append(c.trees, p.path)
+		}
+	}
 	err = c.run(e.Argv, nil)
 	program, noProgram := v.program(e.Argv[0], e.Dir)
 	if noProgram != nil && !strings.Contains(e.Argv[0], "/") && !hasControl(e.Argv[0]) && e.Argv[0] != "" {

@@ -1,6 +1,9 @@
 package resolve
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // makePaths are the options of make that name what it reads (make(1), GNU make 4.4).
 var makePaths = []struct {
@@ -14,13 +17,35 @@ const (
 	makeMay    = "jlO" // the same, if it is in the same argument
 )
 
+// makePrograms are variables by which make chooses what it runs, or what it reads.
+var makePrograms = []string{
+	"SHELL", ".SHELLFLAGS", "MAKE", "MAKEFLAGS", "MFLAGS", "MAKEFILES", "GNUMAKEFLAGS", "MAKEOVERRIDES", "MAKE_COMMAND",
+	"CC", "CXX", "CPP", "LD", "AR", "AS", "FC", "LEX", "YACC", "RM", "INSTALL",
+}
+
+// within reports whether p is in the workspace, or in what a person has given the command.
+func (c *commands) within(p string) bool {
+	return beneath(p, c.view.Workspace) || slices.ContainsFunc(c.trees, func(t string) bool { return beneath(p, t) })
+}
+
+// elsewhere is the error of a program that would take its orders from name.
+func elsewhere(program, name string) error {
+	return bad("name a place in the workspace", "runs %s with %q, which is not in the workspace", program, name)
+}
+
 // checkMake refuses makefiles and directories that are not in the workspace: there, or in
 // what the command is given to read, an agent could have put orders of its own. Of -C, what
-// follows is relative to it.
+// follows is relative to it. It also refuses variables that choose programs.
 func (c *commands) checkMake(argv []string) error {
 	dir := c.dir
 	for i := 1; i < len(argv); i++ {
 		option, value, attached := makeOption(argv[i])
+		if name, _, ok := strings.Cut(argv[i], "="); ok && option == 0 && !strings.HasPrefix(name, "-") {
+			runs := strings.HasSuffix(name, "!")
+			if name = strings.TrimSpace(strings.TrimRight(name, ":?+!")); runs || slices.Contains(makePrograms, name) {
+				return bad("", "runs make with %q, which makes it run something else", argv[i])
+			}
+		}
 		if option == 0 {
 			continue
 		}
@@ -34,12 +59,47 @@ func (c *commands) checkMake(argv []string) error {
 			continue
 		}
 		p, err := c.view.place(value, dir)
-		if value == "-" || err != nil || !beneath(p.path, c.view.Workspace) {
-			return bad("name a makefile or a directory in the workspace", "runs make with %q, which is not in the workspace", value)
+		if value == "-" || err != nil || !c.within(p.path) {
+			return elsewhere("make", value)
 		}
 		if option == 'C' {
 			dir = p.path
 		}
+	}
+	if !c.within(dir) {
+		return elsewhere("make", dir)
+	}
+	return nil
+}
+
+// checkGitPlaces refuses repositories and work trees that are not in the workspace: git
+// obeys their configuration, which an agent could have written there.
+func (c *commands) checkGitPlaces(argv []string) error {
+	dir := c.dir
+	for i := 1; i < len(argv) && strings.HasPrefix(argv[i], "-"); i++ {
+		option, value, attached := strings.Cut(argv[i], "=")
+		if !slices.Contains([]string{"-C", "--git-dir", "--work-tree"}, option) {
+			if slices.Contains([]string{"-c", "--namespace", "--exec-path", "--super-prefix", "--config-env"}, argv[i]) {
+				i++
+			}
+			continue
+		}
+		if !attached {
+			if i++; i == len(argv) {
+				return nil // git says what is missing
+			}
+			value = argv[i]
+		}
+		p, err := c.view.place(value, dir)
+		if err != nil || !c.within(p.path) {
+			return elsewhere("git", value)
+		}
+		if option == "-C" {
+			dir = p.path
+		}
+	}
+	if !c.within(dir) {
+		return elsewhere("git", dir)
 	}
 	return nil
 }

@@ -69,16 +69,12 @@ type optionRule struct {
 	valued string   // short options that take the rest of the cluster
 	single []string // options with one dash and several letters
 	inside []string // text inside any argument
-	begins []string // how an argument begins
 }
 
 // makeRule: what make reads is of the workspace, not of the agent's own words, and it runs
 // what its makefile names, not what a variable says.
 var makeRule = optionRule{
-	long: []string{"eval"}, short: "E", valued: "CfIjloOW", inside: []string{"SHELL=", "SHELLFLAGS="},
-	begins: []string{
-		"MAKE=", "MAKEFLAGS=", "MAKEFILES=", "GNUMAKEFLAGS=", "CC=", "CXX=", "CPP=", "LD=", "AR=", "AS=", "FC=", "LEX=", "YACC=",
-	},
+	long: []string{"eval"}, short: "E", valued: "CfIjloOW", inside: []string{"$", "`", "\n"},
 }
 
 // gitShort are the short options of subcommands of git that are refused, by which it
@@ -186,11 +182,6 @@ func (r *optionRule) refuses(a string) bool {
 	}
 	for _, s := range r.single {
 		if a == s || strings.HasPrefix(a, s+"=") {
-			return true
-		}
-	}
-	for _, s := range r.begins {
-		if strings.HasPrefix(a, s) {
 			return true
 		}
 	}

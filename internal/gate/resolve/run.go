@@ -52,8 +52,13 @@ func (c *commands) run(argv []string, words []*syntax.Word) error {
 	if err := checkOptions(name, argv); err != nil {
 		return err
 	}
-	if name == "make" || name == "gmake" {
+	switch name {
+	case "make", "gmake":
 		if err := c.checkMake(argv); err != nil {
+			return err
+		}
+	case "git":
+		if err := c.checkGitPlaces(argv); err != nil {
 			return err
 		}
 	}

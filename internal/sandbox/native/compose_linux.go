@@ -126,6 +126,10 @@ func (h *holding) follow(who person) error {
 			return err
 		}
 		for _, l := range led {
+			if l.Path == "" {
+				h.unseen = append(h.unseen, l.By)
+				continue
+			}
 			if !slices.Contains(h.led, l.Path) {
 				h.led, h.by = append(h.led, l.Path), append(h.by, l.By)
 			}

@@ -1,6 +1,10 @@
 package native
 
-import "ringfence/internal/sandbox/native/hold"
+import (
+	"slices"
+
+	"ringfence/internal/sandbox/native/hold"
+)
 
 // Leads returns what links and configuration lead to in a workspace, from where a box
 // on the live tree holds them: see [hold.Rules.Follow]. home is that of the person, ""
@@ -10,5 +14,6 @@ func Leads(workspace, home string) ([]hold.Led, error) {
 	if home != "" {
 		global = append(global, home+"/.config/git/config", home+"/.gitconfig")
 	}
-	return hold.Rules{Writable: []string{workspace}, Home: home}.Follow(workspace, global...)
+	led, err := hold.Rules{Writable: []string{workspace}, Home: home}.Follow(workspace, global...)
+	return slices.DeleteFunc(led, func(l hold.Led) bool { return l.Path == "" }), err
 }

@@ -35,6 +35,18 @@ func leftoversOf(s sandbox.Spec) (all []leftover) {
 	return all
 }
 
+// tellUnseen notes the trees that were too large to be looked through.
+func (b *box) tellUnseen(p *plan) {
+	if p == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, why := range p.hold.unseen {
+		b.keep(sandbox.Denial{Op: sandbox.OpNotHeld, Object: "what a large tree leads to", Rule: why, Observed: true, Count: 1})
+	}
+}
+
 // tellLeft notes the leftovers that came to be, or changed, while the box ran. The caller
 // holds mu.
 func (b *box) tellLeft() {

@@ -82,6 +82,9 @@ func addLed(r *seatbelt.Rules) error {
 			return err
 		}
 		for _, l := range led {
+			if l.Path == "" {
+				continue // a tree that is too large to look through
+			}
 			p, err := place(l.Path)
 			if err != nil {
 				return fmt.Errorf("%s, which %s leads to: %w", l.Path, l.By, err)

@@ -86,6 +86,7 @@ type holding struct {
 	held      []string
 	led       []string
 	by        []string // what leads to each of led; not sent
+	unseen    []string // why not all of a tree was looked at; not sent
 	later     bool
 	home      string
 	shared    bool     // abstract sockets are those of the machine

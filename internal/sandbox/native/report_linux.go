@@ -96,10 +96,14 @@ func (h holding) followed() string {
 		}
 		fmt.Fprintf(&b, ", %q (%s)", p, h.by[i])
 	}
-	if b.Len() == 0 {
-		return ""
+	text := ""
+	if b.Len() > 0 {
+		text = "; held because configuration or a link leads there: " + b.String()[2:]
 	}
-	return "; held because configuration or a link leads there: " + b.String()[2:]
+	for _, why := range h.unseen {
+		text += "; " + why
+	}
+	return text
 }
 
 // shared says that the limit of processes is one of all that the user has.

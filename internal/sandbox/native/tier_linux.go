@@ -158,6 +158,7 @@ func (b *builder) complete(ctx, setup context.Context, thought <-chan error) err
 	b.do("confirm", b.confirm)
 	b.box.left = leftoversOf(b.spec)
 	b.do("start", b.letGo)
+	b.box.tellUnseen(b.plan)
 	if b.fail != nil {
 		if err := context.Cause(setup); err != nil && !errors.Is(b.fail, err) {
 			b.fail = fmt.Errorf("%w (%w)", b.fail, err)

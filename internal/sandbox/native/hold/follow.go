@@ -24,7 +24,8 @@ const (
 	maxFollowed = 40
 )
 
-// A Led is a path in what is writable that something else leads to.
+// A Led is a path in what is writable that something else leads to. One without a path
+// says that a tree is too large to look through: By says what was left out.
 type Led struct {
 	Path string
 	By   string // what leads there, for people: "core.hooksPath in /work/.git/config"
@@ -38,7 +39,7 @@ type Led struct {
 // all of them; all that conditions would include is included.
 //
 // It looks for repositories, and for links at places, in the directories that are
-// nearest to root, at most [MaxDirectories] of them and six levels deep, among the
+// nearest to root, at most [MaxDirectories] of them, among the
 // submodules and work trees of those that it finds, and nowhere else; of commands it
 // sees the words that are paths as they stand. It runs nothing. An error names what cannot be held.
 func (r Rules) Follow(root string, global ...string) ([]Led, error) {
@@ -50,6 +51,9 @@ func (r Rules) Follow(root string, global ...string) ([]Led, error) {
 		return nil, err
 	}
 	f.git(root, global)
+	if f.cut != "" && f.err == nil {
+		f.found = append(f.found, Led{By: f.cut})
+	}
 	return f.found, f.err
 }
 
@@ -59,7 +63,7 @@ func (f *follower) places(root string) error {
 	roots := places.Roots{Home: f.judge.Home, Workspace: root}
 	var list func(dir string, depth int) error
 	list = func(dir string, depth int) error {
-		entries, err := readSome(dir)
+		entries, err := f.entries(dir)
 		if errors.Is(err, errNotDir) || depth > 0 && errors.Is(err, fs.ErrPermission) {
 			return nil // who may not list it does not follow what is in it
 		}
@@ -77,6 +81,9 @@ func (f *follower) places(root string) error {
 				f.add(p, "the link "+p)
 			}
 			deeper := depth < 1 || held && depth < heldLevels && f.listed < maxHeldListed
+			if held && e.IsDir() && !deeper {
+				f.stop(p + " is deep or full")
+			}
 			if (held || onWay) && e.IsDir() && deeper {
 				if err := list(p, depth+1); err != nil {
 					return err
@@ -86,6 +93,22 @@ func (f *follower) places(root string) error {
 		return nil
 	}
 	return list(root, 0)
+}
+
+// entries lists dir, as far as it is looked at.
+func (f *follower) entries(dir string) ([]fs.DirEntry, error) {
+	entries, err := readSome(dir)
+	if len(entries) == maxListed {
+		f.stop(fmt.Sprintf("%s has more than %d entries", dir, maxListed))
+	}
+	return entries, err
+}
+
+// stop remembers the first thing that was not looked at, and why.
+func (f *follower) stop(why string) {
+	if f.cut == "" {
+		f.cut = why + ": not all was looked at for links and repositories, and what they lead to is not held"
+	}
 }
 
 func readSome(dir string) ([]fs.DirEntry, error) {
@@ -111,6 +134,7 @@ type follower struct {
 	repositories map[string]bool // by their git directories
 	files        int             // of configuration, read so far
 	listed       int             // entries of directories, so far
+	cut          string          // what was not looked at, for people; "" if all was
 	applied      int             // settings held against directories, so far
 }
 

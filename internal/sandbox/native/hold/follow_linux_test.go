@@ -1,6 +1,8 @@
 package hold
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +79,47 @@ func TestFollow(t *testing.T) {
 		r.Later = true
 		if followed, err := r.Follow(top + "/ws"); err != nil || len(followed) > 0 {
 			t.Errorf("%s: where nothing is held, %v is, %v", name, followed, err)
+		}
+	}
+}
+
+// TestFollowTellsItsEnd: an agent that fills a tree, so that the next box holds less, does not
+// do so unseen; what is near the top is held all the same.
+func TestFollowTellsItsEnd(t *testing.T) {
+	for name, fill := range map[string]func(top string) error{
+		"many directories": func(top string) error {
+			for i := range MaxDirectories + 1 {
+				if err := os.MkdirAll(fmt.Sprintf("%s/d/%d", top, i), 0o755); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"many entries": func(top string) error {
+			for i := range maxListed + 1 {
+				if err := os.Symlink("x", fmt.Sprintf("%s/d/%d", top, i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"many levels": func(top string) error { return os.MkdirAll(top+"/d"+strings.Repeat("/d", levels+1), 0o755) },
+		"none":        func(string) error { return nil },
+	} {
+		top := t.TempDir()
+		if err := errors.Join(os.MkdirAll(top+"/d", 0o755), os.Symlink("s/c", top+"/.envrc"), fill(top)); err != nil {
+			t.Fatal(err)
+		}
+		led, err := (Rules{Writable: []string{top}}).Follow(top)
+		paths, told := "", ""
+		for _, l := range led {
+			if l.Path == "" {
+				told += l.By
+			}
+			paths += l.Path
+		}
+		if err != nil || !strings.Contains(paths, "/s/c") || (told == "") != (name == "none") {
+			t.Errorf("%s: %v, told %q, %v", name, led, told, err)
 		}
 	}
 }

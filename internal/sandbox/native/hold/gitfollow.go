@@ -24,7 +24,7 @@ const (
 	maxRepositories = 1_000
 	maxWalked       = 50_000 // entries of directories that are looked at for repositories
 	maxPointer      = 8 << 10
-	levels          = 6      // of directories in which repositories are looked for
+	levels          = 32     // of directories in which repositories are looked for
 	maxApplied      = 20_000 // settings that are held against directories, in all
 	gitPrefix       = "/usr"
 )
@@ -62,7 +62,7 @@ func (f *follower) git(root string, global []string) {
 }
 
 // MaxDirectories is how many directories of a tree are looked through for repositories.
-const MaxDirectories = 2_000
+const MaxDirectories = 4_000
 
 // within looks for repositories in root, and for links at what is held: level by level, so
 // that what is near is found.
@@ -71,18 +71,22 @@ func (f *follower) within(root string, everywhere []setting) {
 	for depth := 0; depth < levels && len(level) > 0; depth++ {
 		var next []string
 		for _, dir := range level {
-			if left--; left < 0 || f.listed > maxWalked || f.err != nil {
+			if left--; left < 0 || f.listed > maxWalked {
+				f.stop(fmt.Sprintf("%s has more than %d directories, or %d files", root, MaxDirectories, maxWalked))
 				return
 			}
 			next = append(next, f.look(dir, everywhere)...)
 		}
 		level = next
 	}
+	if len(level) > 0 {
+		f.stop(fmt.Sprintf("%s has more than %d levels of directories", root, levels))
+	}
 }
 
 // look follows the repositories and links in dir, and returns its directories.
 func (f *follower) look(dir string, everywhere []setting) (dirs []string) {
-	entries, err := readSome(dir)
+	entries, err := f.entries(dir)
 	if err != nil {
 		return nil // who may not list it has no repository of his in it
 	}
@@ -110,9 +114,10 @@ func (f *follower) link(p string) {
 // links holds what the links in dir lead to, and in the directories in it.
 func (f *follower) links(dir string, depth int) {
 	if depth == 0 || f.listed > maxWalked {
+		f.stop(dir + " is deep, or there are too many files")
 		return
 	}
-	entries, err := readSome(dir)
+	entries, err := f.entries(dir)
 	if err != nil {
 		return // as a rule it is not there
 	}
@@ -228,9 +233,10 @@ func (f *follower) modules(dir string, depth int, everywhere []setting) {
 // names lists the directories in dir, as long as not too much was listed.
 func (f *follower) names(dir string) (names []string) {
 	if f.listed > maxWalked {
+		f.stop(fmt.Sprintf("there are more than %d files", maxWalked))
 		return nil
 	}
-	entries, err := readSome(dir)
+	entries, err := f.entries(dir)
 	if err != nil {
 		return nil // as a rule it is not there
 	}
