@@ -16,6 +16,7 @@ func TestMessages(t *testing.T) {
 	p := newPlace(t)
 	err := errors.Join(
 		os.Mkdir(filepath.Join(p.dir, "coding"), 0o700), os.Mkdir(filepath.Join(p.dir, "empty"), 0o700),
+		os.WriteFile(filepath.Join(p.dir, "array.json"), []byte(`{"docs-sites": ["x.org"]}`), 0o600),
 		os.WriteFile(filepath.Join(p.dir, "rules.md"), []byte("The agent may read files in the workspace.\n"), 0o600),
 	)
 	if err != nil {
@@ -32,6 +33,7 @@ func TestMessages(t *testing.T) {
 		{"policy show --policy %/missing", codeUsage, "loading the policy: there is no directory %/missing\n"},
 		{"policy show --policy %/empty", codeUsage, "loading the policy: %/empty holds no compiled constitution: there is no policy.cedar and no manifest.json in it."},
 		{"mcp --servers %/servers.json -w %/none", codeUsage, "finding the workspace: "},
+		{"constitution check --lists %/array.json %/rules.md", codeUsage, "%/array.json:1:16: wrong type: \"docs-sites\": an array where an object was expected\nringfence: a file of lists is like {\"docs-sites\": {\"members\": ["},
 		{"approvals show zzz", codeFailed, "no such open question: \"zzz\" (none is open)\n"},
 		{"approvals deny zzz", codeFailed, "no such open question: \"zzz\" (none is open)\n"},
 	} {

@@ -171,7 +171,7 @@ func readLists(constitutionFile, file string) (map[string]policy.List, error) {
 	}
 	lists := map[string]policy.List{}
 	if err := strictjson.Unmarshal(data, &lists); err != nil {
-		return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s:%w", file, err)}
+		return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s:%w", file, err), hint: `a file of lists is like {"docs-sites": {"members": ["docs.python.org", "*.example.org"]}}`}
 	}
 	return lists, nil
 }

@@ -144,7 +144,7 @@ func semantic(src []byte, s *json.SemanticError) *Error {
 	case s.Err != nil:
 		e = refuse(src, offset, ErrType, fmt.Sprintf("%q: %v", clip(name), s.Err))
 	default:
-		e = refuse(src, offset, ErrType, fmt.Sprintf("%q: %s where %s was expected", clip(name), kindName(s.JSONKind), s.GoType))
+		e = refuse(src, offset, ErrType, fmt.Sprintf("%q: %s where %s was expected", clip(name), kindName(s.JSONKind), wanted(s.GoType)))
 	}
 	e.Pointer = string(s.JSONPointer)
 	return e
@@ -194,6 +194,33 @@ func kindName(k jsontext.Kind) string {
 		return "a boolean"
 	}
 	return "a value"
+}
+
+// wanted is the JSON that a value of type t is read from, for people.
+func wanted(t reflect.Type) string {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil {
+		return "another value"
+	}
+	switch k := t.Kind(); {
+	case k == reflect.Struct, k == reflect.Map:
+		return "an object"
+	case (k == reflect.Slice || k == reflect.Array) && t.Elem().Kind() == reflect.String:
+		return "an array of strings"
+	case k == reflect.Slice, k == reflect.Array:
+		return "an array"
+	case k == reflect.String:
+		return "a string"
+	case k == reflect.Bool:
+		return "true or false"
+	case k == reflect.Float32, k == reflect.Float64:
+		return "a number"
+	case k >= reflect.Int && k <= reflect.Uint64:
+		return "a whole number"
+	}
+	return "another value"
 }
 
 // fields returns the member names that a struct type has fields for.
