@@ -505,3 +505,31 @@ func TestModeOfTheWorkspaceAfterAPart(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
+
+// TestMovedUnread: a file of somebody else, which the box could move and not read, is not
+// given to the owner of the workspace (applying as root did).
+func TestMovedUnread(t *testing.T) {
+	if os.Getuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs root, who alone can give files away")
+		}
+		t.Skip("needs root, who alone can give files away")
+	}
+	r := begin(t, func(ws string) {
+		fill(t, ws, "file secret 600 s")
+		if err := os.Chown(ws+"/secret", 1234, 1234); err != nil {
+			t.Fatal(err)
+		}
+	})
+	fill(t, r.Upper, "file moved 600 s\nfile own 644 box")
+	if err := os.Chown(r.Upper+"/moved", 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Apply(Selection{})
+	if err != nil || len(out.Applied) != 1 || len(out.Refused) != 1 || out.Refused[0].Path != "moved" || !strings.Contains(out.Refused[0].Refused, "user 1234") {
+		t.Errorf("applied %s, refused %s, %v", describe(out.Applied), describe(out.Refused), err)
+	}
+	if _, err := os.Lstat(r.Workspace + "/moved"); err == nil {
+		t.Error("it was given away")
+	}
+}

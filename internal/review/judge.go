@@ -1,6 +1,8 @@
 package review
 
 import (
+	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -43,12 +45,24 @@ func (r *Review) judge(c *Change, place string) {
 	if c.up.Kind != subtree.File {
 		return
 	}
+	if own := r.boxUser(); c.Kind != Deleted && c.Refused == "" && c.up.UID != own && (!c.there || c.low.UID != c.up.UID) {
+		c.Refused = fmt.Sprintf("it belongs to user %d, not to who the box was: it can have moved the file without having read it", c.up.UID)
+	}
 	if c.perm&0o111 != 0 && (!c.there || c.low.Kind != subtree.File || c.low.Perm&0o111 == 0) {
 		c.Flags = append(c.Flags, Executable)
 	}
 	if c.perm&0o6000 != 0 {
 		c.Flags = append(c.Flags, Setuid)
 	}
+}
+
+// boxUser is who the program in the box was, on disk: root's boxes work as the owner of
+// the workspace.
+func (r *Review) boxUser() int {
+	if uid := os.Geteuid(); uid > 0 {
+		return uid
+	}
+	return r.uid
 }
 
 // led says what leads to the path full or, with whole, to something in it.
