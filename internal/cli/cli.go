@@ -176,6 +176,13 @@ func seal(s *streams, c *cobra.Command) {
 	if c.Args == nil {
 		c.Args = cobra.NoArgs
 	}
+	fits := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if fits(c, args) != nil {
+			return argumentError(c, args)
+		}
+		return nil
+	}
 	run, plain := c.RunE, c.Run
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s.ran = true

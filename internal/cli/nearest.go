@@ -36,6 +36,14 @@ func unknownCommand(c *cobra.Command, args []string) error {
 // flagError names the flag of c that is nearest to one that does not exist.
 func flagError(c *cobra.Command, err error) error {
 	e := &exitError{code: codeUsage, err: err, hint: usageHint(c)}
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if what := valueOf(wrong.GetFlag()); what != "" {
+			e.err = fmt.Errorf("--%s: %q is no %s", wrong.GetFlag().Name, wrong.GetValue(), what)
+		} else {
+			e.err = fmt.Errorf("--%s: %q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+		}
+		return e
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return e
@@ -46,6 +54,44 @@ func flagError(c *cobra.Command, err error) error {
 		e.hint = fmt.Sprintf("did you mean --%s?", near)
 	}
 	return e
+}
+
+// valueOf says, for people, what a value of the flag f is, "" if its type says that.
+func valueOf(f *pflag.Flag) string {
+	number := strings.HasPrefix(f.Value.Type(), "int") || strings.HasPrefix(f.Value.Type(), "uint")
+	switch unit, _ := pflag.UnquoteUsage(f); {
+	case number && unit == "BYTES":
+		return "number of bytes, written in digits: 1 GiB is 1073741824"
+	case f.Value.Type() == "duration":
+		return "time, such as 90s or 5m"
+	case number:
+		return "number that it can be, written in digits"
+	case f.Value.Type() == "bool":
+		return "choice: there are true and false"
+	}
+	return ""
+}
+
+// argumentError says which arguments c takes, where it was given others.
+func argumentError(c *cobra.Command, args []string) error {
+	var takes []string
+	for words := strings.Fields(c.Use)[1:]; len(words) > 0; words = words[1:] {
+		switch w := words[0]; {
+		case w == "[flags]", w == "--":
+		case strings.HasPrefix(w, "--") && len(words) > 1: // with its value
+			words = words[1:]
+		default:
+			takes = append(takes, w)
+		}
+	}
+	if len(takes) == 0 {
+		return fmt.Errorf("%q takes no arguments, and was given %q", c.CommandPath(), args[0])
+	}
+	got := "none was"
+	if len(args) > 0 {
+		got = plural(uint64(len(args)), "was", "were")
+	}
+	return fmt.Errorf("%q takes %s, and %s given", c.CommandPath(), strings.Join(takes, " "), got)
 }
 
 func usageHint(c *cobra.Command) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -68,7 +69,30 @@ func (t *Tool) check(args []byte) error {
 	case t.schema.size*len(args) > maxCheck:
 		return fmt.Errorf("%d bytes are too many to be checked against a schema of %d parts", len(args), t.schema.size)
 	}
-	return t.schema.resolved.Validate(v)
+	if err := t.schema.resolved.Validate(v); err != nil {
+		return t.schema.told(v, err)
+	}
+	return nil
+}
+
+// told is err, which validating v gave, as who made the call can use it: of an argument
+// that there is none of, with the one that was probably meant.
+func (s *schema) told(v map[string]any, err error) error {
+	const unknown = "validating root: unexpected additional properties"
+	text := err.Error()
+	known := slices.Sorted(maps.Keys(s.resolved.Schema().Properties))
+	if strings.HasPrefix(text, unknown) && len(known) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if slices.Contains(known, name) {
+				continue
+			}
+			if near := strictjson.Nearest(name, known); near != "" {
+				return fmt.Errorf("there is no argument %q; did you mean %q?", cut(name, 64), cut(near, 64))
+			}
+			return fmt.Errorf("there is no argument %q; there are %s", cut(name, 64), cut(strings.Join(known, ", "), 512))
+		}
+	}
+	return errors.New(strings.TrimPrefix(text, "validating root: "))
 }
 
 // An unfolding is a schema with everything that it refers to in its place. The

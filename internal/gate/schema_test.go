@@ -45,6 +45,8 @@ func TestHostileSchemas(t *testing.T) {
 		{`{"$ref":"#/%zz"}`, value, "leads nowhere"},
 		{`{"$ref":"#/title/x","title":"t"}`, value, "leads nowhere"},
 		{`{"$ref":"#/allOf/7","allOf":[true]}`, value, "leads nowhere"},
+		{`{"properties":{"path":{},"b":true},"additionalProperties":false}`, `{"pth":1}`, `there is no argument "pth"; did you mean "path"?`},
+		{`{"properties":{"path":{},"b":true},"additionalProperties":false}`, `{"path":1,"zzzzzz":1}`, `there is no argument "zzzzzz"; there are b, path`},
 		{`{"$ref":5}`, value, "cannot unmarshal"},
 		{`{"$ref":"https://example.com/s.json"}`, value, "leads nowhere"},
 		{doubling(11), `{"a":"` + strings.Repeat("x", 1<<19) + `"}`, "too many to be checked"},
