@@ -19,6 +19,14 @@ func TestMessages(t *testing.T) {
 		os.WriteFile(filepath.Join(p.dir, "array.json"), []byte(`{"docs-sites": ["x.org"]}`), 0o600),
 		os.WriteFile(filepath.Join(p.dir, "rules.md"), []byte("The agent may read files in the workspace.\n"), 0o600),
 	)
+	for name, entry := range map[string]string{
+		"builtin":     `"ringfence": {"builtin": "filesytem"}`,
+		"paths":       `"ringfence": {"builtin": "git", "paths": ["` + p.dir + `/gone"]}`,
+		"annotations": `"command": "/bin/true", "ringfence": {"annotations": "memry"}`,
+		"own":         `"command": "./my-server"`,
+	} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(p.dir, name+".json"), []byte("{\"mcpServers\": {\n  \"a\": {"+entry+"}}}"), 0o600))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +42,11 @@ func TestMessages(t *testing.T) {
 		{"policy show --policy %/empty", codeUsage, "loading the policy: %/empty holds no compiled constitution: there is no policy.cedar and no manifest.json in it."},
 		{"mcp --servers %/servers.json -w %/none", codeUsage, "finding the workspace: "},
 		{"constitution check --lists %/array.json %/rules.md", codeUsage, "%/array.json:1:16: wrong type: \"docs-sites\": an array where an object was expected\nringfence: a file of lists is like {\"docs-sites\": {\"members\": ["},
+		{"mcp --servers %/builtin.json", codeUsage, "%/builtin.json:2:34: server a: no built-in server is called \"filesytem\"; did you mean \"filesystem\"?\n"},
+		{"mcp --servers %/paths.json", codeUsage, "%/paths.json:2:50: server a: looking for one of its paths: stat %/gone: no such file or directory\n"},
+		{"mcp --servers %/annotations.json", codeUsage, "server a names annotations \"memry\", which do not exist; did you mean memory?\n"},
+		{"mcp --servers %/own.json -w %/empty", codeFailed, "starting server a: there is no program %/empty/my-server: \"./my-server\" is looked for in %/empty, which -w or the cwd of its entry names\n"},
+		{"annotate-tools --servers %/own.json -w %/empty a", codeFailed, "starting server a: there is no program %/empty/my-server: "},
 		{"approvals show zzz", codeFailed, "no such open question: \"zzz\" (none is open)\n"},
 		{"approvals deny zzz", codeFailed, "no such open question: \"zzz\" (none is open)\n"},
 	} {

@@ -226,7 +226,7 @@ func readServers(file string, log *slog.Logger) ([]mediator.Server, error) {
 	}
 	for _, srv := range servers {
 		if err := checkBuiltin(srv); err != nil {
-			return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s: server %s: %w", file, srv.Name, err)}
+			return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s:%s: server %s: %w", file, srv.Place("builtin"), srv.Name, err)}
 		}
 	}
 	return servers, nil
@@ -249,7 +249,7 @@ func checkBuiltin(srv mediator.Server) error {
 func checkPaths(boxes mediator.Boxes, srv mediator.Server) error {
 	for _, p := range boxes.Paths(srv) {
 		if _, err := os.Stat(p); err != nil {
-			return &exitError{code: codeUsage, err: fmt.Errorf("server %s: looking for one of its paths: %w", srv.Name, err)}
+			return fmt.Errorf("looking for one of its paths: %w", err)
 		}
 	}
 	return nil
@@ -329,7 +329,7 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 	}
 	for _, s := range servers {
 		if err := checkPaths(boxes, s); err != nil {
-			return r, err
+			return r, &exitError{code: codeUsage, err: fmt.Errorf("%s:%s: server %s: %w", f.servers, s.Place("paths"), s.Name, err)}
 		}
 		argv, err := boxes.Argv(s)
 		if err != nil {

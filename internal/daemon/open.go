@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
@@ -285,7 +286,7 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in)}
 		entry := serverEntry{Name: in.Name, Argv: withoutSecrets(in.Argv), Dir: dir, Box: boxReport(in.Report)}
 		if a == nil {
-			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools --servers FILE %s`", in.Name, in.Name))
+			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools --servers FILE -w %s %s`", in.Name, workspace, in.Name))
 		} else {
 			entry.Annotations = a.Name
 		}
@@ -498,7 +499,11 @@ func annotationOf(in api.ServerInfo, known map[string]*policy.Annotation) (*poli
 	if in.Annotations != "" {
 		a := known[in.Annotations]
 		if a == nil {
-			return nil, api.Errorf(api.CodeBadRequest, "server %s names annotations %q, which do not exist; known are %s", in.Name, in.Annotations, strings.Join(names(known), ", "))
+			hint := "known are " + strings.Join(names(known), ", ")
+			if near := strictjson.Nearest(in.Annotations, names(known)); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			return nil, api.Errorf(api.CodeBadRequest, "server %s names annotations %q, which do not exist; %s", in.Name, in.Annotations, hint)
 		}
 		return a, nil
 	}

@@ -191,7 +191,14 @@ func (b Boxes) find(s Server) (string, error) {
 		if !filepath.IsAbs(program) {
 			program = filepath.Join(b.Dir(s), program)
 		}
-		return program, executable(program)
+		err := executable(program)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("there is no program %s", program)
+			if program != s.Command {
+				err = fmt.Errorf("%w: %q is looked for in %s, which -w or the cwd of its entry names", err, s.Command, b.Dir(s))
+			}
+		}
+		return program, err
 	}
 	for _, dir := range b.Path {
 		program := filepath.Join(dir, s.Command)

@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,17 @@ type Server struct {
 	Cwd       string            // as written; "" leaves it to the Starter
 	Ringfence Settings
 	Written   Written
+
+	places map[string]string // see [Server.Place]
+}
+
+// Place is where "builtin", "annotations" or "paths" stands in the file that the entry
+// is from, as line:column, or "1:1" in none.
+func (s Server) Place(key string) string {
+	if p := s.places[key]; p != "" {
+		return p
+	}
+	return "1:1"
 }
 
 // Written is what an entry says before variables were expanded; zero in a Server
@@ -201,6 +213,11 @@ func (r *serversReader) entry(e strictjson.Member) (Server, bool, error) {
 	}
 	switch {
 	case s.Command == "" && s.Ringfence.Builtin == "":
+		for _, m := range members {
+			if near := strictjson.Nearest(m.Name, []string{"command", "ringfence"}); near != "" && !slices.Contains(entryKeys, m.Name) || m.Name == "cmd" {
+				return s, false, r.fail(m.At, `server %q has neither "command" nor "ringfence": {"builtin": …}; did you mean %q by %s?`, s.Name, cmp.Or(near, "command"), clip(m.Name))
+			}
+		}
 		return s, false, r.fail(e.At, `server %q has neither "command" nor "ringfence": {"builtin": …}`, s.Name)
 	case s.Command != "" && s.Ringfence.Builtin != "":
 		return s, false, r.fail(e.At, `server %q has both "command" and "builtin"`, s.Name)
@@ -233,7 +250,7 @@ func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
 		err = r.fail(m.At, "server %q: remote servers are not supported yet", s.Name)
 	case "description", "disabled":
 	case "ringfence":
-		s.Ringfence, err = r.settings(m)
+		s.Ringfence, s.places, err = r.settings(m)
 	default:
 		hint := ""
 		if near := strictjson.Nearest(m.Name, entryKeys); near != "" {
@@ -244,10 +261,13 @@ func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
 	return err
 }
 
-func (r *serversReader) settings(of strictjson.Member) (Settings, error) {
+// settings returns the settings of an entry, and the place of each.
+func (r *serversReader) settings(of strictjson.Member) (Settings, map[string]string, error) {
 	var s Settings
+	places := map[string]string{}
 	members, err := r.members(span{of.Start, of.End}, `"ringfence"`)
 	for _, m := range members {
+		places[m.Name] = r.place(m.Start)
 		switch m.Name {
 		case "annotations":
 			s.Annotations, err = r.text(m)
@@ -268,15 +288,15 @@ func (r *serversReader) settings(of strictjson.Member) (Settings, error) {
 		default:
 			near := strictjson.Nearest(m.Name, ringfenceKeys)
 			if near != "" {
-				return s, r.fail(m.At, `unknown key %s in "ringfence"; did you mean %q?`, clip(m.Name), near)
+				return s, nil, r.fail(m.At, `unknown key %s in "ringfence"; did you mean %q?`, clip(m.Name), near)
 			}
-			return s, r.fail(m.At, `unknown key %s in "ringfence"; there are %s`, clip(m.Name), strings.Join(ringfenceKeys, ", "))
+			return s, nil, r.fail(m.At, `unknown key %s in "ringfence"; there are %s`, clip(m.Name), strings.Join(ringfenceKeys, ", "))
 		}
 		if err != nil {
-			return s, err
+			return s, nil, err
 		}
 	}
-	return s, err
+	return s, places, err
 }
 
 func (r *serversReader) text(m strictjson.Member) (string, error) {
