@@ -62,6 +62,16 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestCountedSessions: a record without any agent has a session that the list has not,
+// and both say so.
+func TestCountedSessions(t *testing.T) {
+	p := newPlace(t)
+	list, help, count := p.run("ledger", "sessions"), p.run("ledger", "sessions", "--help"), p.run("ledger", "verify")
+	if list != "" || !strings.Contains(help, `"ringfence ledger verify" counts them`) || !strings.Contains(count, "in 1 session, with what the engine records of itself\n") {
+		t.Errorf("%q, %q\n%s", list, count, help)
+	}
+}
+
 // TestInterruptedWatch: a watch has no other end than an interrupt, so there is
 // nothing to say.
 func TestInterruptedWatch(t *testing.T) {

@@ -37,6 +37,9 @@ func newLedgerSessions(s *streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sessions",
 		Short: "List the sessions on record",
+		Long: "List the sessions of agents on record. What the engine and the ledger record of\n" +
+			"themselves is in sessions called \"engine\" and \"ledger\": they are not in this list,\n" +
+			"\"ringfence ledger show\" prints them and \"ringfence ledger verify\" counts them.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return with(c.Context(), connect, func(e *api.Client) error {
 				all, err := e.LedgerSessions(c.Context())
@@ -264,7 +267,7 @@ func verificationText(dir string, v api.Verification) string {
 	if v.Status == "invalid" { // what is wrong says where, and how many come before it says nothing
 		b.WriteString(": " + dir)
 	} else {
-		fmt.Fprintf(&b, ": %s in %s", plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
+		fmt.Fprintf(&b, ": %s in %s, with what the engine records of itself", plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
 	}
 	b.WriteByte('\n')
 	if v.Root != "" {
