@@ -182,6 +182,9 @@ func TestNoEngine(t *testing.T) {
 		if _, err := tier.Probe(t.Context()); !errors.Is(err, sandbox.ErrUnsupported) {
 			t.Errorf("Probe: %v, want ErrUnsupported", err)
 		}
+		if n, err := tier.Sweep(t.Context()); n != 0 || err != nil {
+			t.Errorf("Sweep: %d, %v; what cannot be used is told by what uses it", n, err)
+		}
 	}
 	for want, err := range map[string]error{
 		"usermod -aG docker":                         withAdvice(place{socket: "/var/run/docker.sock", kind: RuntimeDocker}, &net.OpError{Err: os.NewSyscallError("connect", syscall.EACCES)}),

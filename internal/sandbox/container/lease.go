@@ -56,7 +56,8 @@ func (o Options) home() string {
 // Sweep removes the containers of the same home and machine whose owner is gone,
 // and what was left of setting them up, and returns how many there were. What
 // belongs to living processes stays, and what belongs to those of which that
-// cannot be told. It is an error if no engine answers.
+// cannot be told. Where no engine answers nothing is removed, which is no error: who
+// uses the tier is told.
 func (t *Tier) Sweep(ctx context.Context) (removed int, err error) {
 	removed, err = t.sweep(ctx)
 	if err := errors.Join(err, t.o.sweepDirs()); err != nil {
@@ -78,7 +79,7 @@ func (t *Tier) sweep(ctx context.Context) (removed int, err error) {
 	}
 	e, err := t.connect(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil // nothing can be removed, and who uses the tier next is told why
 	}
 	list, err := e.labelled(ctx, labelHome+"="+t.o.home())
 	if err != nil {
