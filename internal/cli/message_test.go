@@ -47,6 +47,7 @@ func TestMessages(t *testing.T) {
 		{"mcp --servers %/annotations.json", codeUsage, "server a names annotations \"memry\", which do not exist; did you mean memory?\n"},
 		{"mcp --servers %/own.json -w %/empty", codeFailed, "starting server a: there is no program %/empty/my-server: \"./my-server\" is looked for in %/empty, which -w or the cwd of its entry names\n"},
 		{"annotate-tools --servers %/own.json -w %/empty a", codeFailed, "starting server a: there is no program %/empty/my-server: "},
+		{"mcp --servers %/none.json", codeUsage, "reading the list of servers: open %/none.json: no such file or directory\n"},
 		{"approvals show zzz", codeFailed, "no such open question: \"zzz\" (none is open)\n"},
 		{"approvals deny zzz", codeFailed, "no such open question: \"zzz\" (none is open)\n"},
 	} {

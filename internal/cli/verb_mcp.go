@@ -212,7 +212,7 @@ func readServers(file string, log *slog.Logger) ([]mediator.Server, error) {
 	}
 	src, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the list of servers: %w", err)
+		return nil, &exitError{code: codeUsage, err: fmt.Errorf("reading the list of servers: %w", err)}
 	}
 	servers, warnings, err := mediator.ParseServers(src, paths.Variable)
 	if err != nil {
