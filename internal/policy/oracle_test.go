@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,12 +25,17 @@ import (
 // command or tool.
 func oracle(p *Policy, l *layer, q Query, e act.Effect, lists map[string]List) act.Verdict {
 	permits := func(approved []string) bool {
-		d, diag := cedar.Authorize(inForce(l, q, e), world(p, l, e, q, lists), cedar.Request{
+		rules, entities := inForce(l, q, e), world(p, l, e, q, lists)
+		r := cedar.Request{
 			Principal: uid(typeAgent, q.Principal),
 			Action:    actionUID(e.Kind),
 			Resource:  uid(types.EntityType(e.Resource.Type), e.Resource.Text),
 			Context:   oracleContext(q, approved),
-		})
+		}
+		d, diag := cedar.Authorize(rules, entities, r)
+		if told != nil {
+			tell(rules, entities, r, d == cedar.Allow, len(diag.Errors) > 0)
+		}
 		return d == cedar.Allow && len(diag.Errors) == 0
 	}
 	now := l.approvals(q.Approved)
@@ -39,6 +46,24 @@ func oracle(p *Policy, l *layer, q Query, e act.Effect, lists map[string]List) a
 		return act.Escalate
 	}
 	return act.Deny
+}
+
+// told, if set, gets each question that the oracle answers, and its answer, as a line of
+// JSON: for Cedar in Rust to answer too (test/e2e, TestCedarItself).
+var told *json.Encoder
+
+func tell(rules cedar.PolicyIterator, entities types.EntityMap, r cedar.Request, allow, errs bool) {
+	texts := map[cedar.PolicyID]string{}
+	for id, p := range rules.All() {
+		texts[id] = string(p.MarshalCedar())
+	}
+	err := told.Encode(map[string]any{
+		"policies": texts, "entities": entities, "principal": r.Principal, "action": r.Action, "resource": r.Resource, "context": r.Context,
+		"allow": allow, "errors": errs,
+	})
+	if err != nil {
+		panic(err)
+	}
 }
 
 type policies []*rule
@@ -371,6 +396,15 @@ func policyOf(t *rapid.T, of *rapid.Generator[Clause]) *Policy {
 // TestOracle is PO-08: what is indexed and read in place decides as Cedar does
 // over all rules at once.
 func TestOracle(t *testing.T) {
+	if name := os.Getenv("RINGFENCE_TEST_CEDAR_CASES"); name != "" {
+		f, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		told = json.NewEncoder(f)
+		defer func() { told = nil }()
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := policyGen(t)
 		for range 40 {
