@@ -38,7 +38,7 @@ func (s *streams) answerHere(ctx context.Context, client *api.Client, session st
 		}
 		yes, err := askHere(ctx, s.err, q)
 		if ctx.Err() != nil {
-			fmt.Fprintln(s.err, "(answered elsewhere)")
+			fmt.Fprintln(s.err, "(no longer asked here)")
 			return
 		}
 		if err == nil {
