@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,12 +32,7 @@ func (f *fussy) Start(_ context.Context, s sandbox.Spec) (sandbox.Box, error) {
 // TestReviewedFallsBack: the workspace is copied where the tier says that it has no
 // overlay, and only then; never is the live tree given in its place.
 func TestReviewedFallsBack(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs Linux: reviews are made of overlays")
-		}
-		t.Skip("needs Linux: reviews are made of overlays")
-	}
+	needsReviews(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

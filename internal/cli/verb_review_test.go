@@ -16,12 +16,7 @@ import (
 // TestReview goes through a review as a person does, with what each verb says: "%" is
 // the id of the review, and a line of want may be any part of the text.
 func TestReview(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs Linux: reviews are made of overlays")
-		}
-		t.Skip("needs Linux: reviews are made of overlays")
-	}
+	needsReviews(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -120,12 +115,7 @@ func command(args ...string) (code int, out, errs string) {
 // TestEndReview: what a box has left behind is told when it has ended, and a review
 // without changes is none.
 func TestEndReview(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs Linux: reviews are made of overlays")
-		}
-		t.Skip("needs Linux: reviews are made of overlays")
-	}
+	needsReviews(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -183,12 +173,7 @@ func TestReviewHints(t *testing.T) {
 // TestReviewFollows: what the configuration of the workspace has git run is marked and
 // held back, wherever it lies; and all is where that cannot be told.
 func TestReviewFollows(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs Linux: reviews are made of overlays")
-		}
-		t.Skip("needs Linux: reviews are made of overlays")
-	}
+	needsReviews(t)
 	for hooks, want := range map[string]string{"tools/hooks": "1 change is left", "..": "2 changes are left"} {
 		root, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
@@ -218,5 +203,16 @@ func TestReviewFollows(t *testing.T) {
 		if _, err := os.Stat(ws + "/tools/hooks/pre-commit"); err == nil {
 			t.Errorf("%s: the hook is there", hooks)
 		}
+	}
+}
+
+// needsReviews skips a test on systems that have no reviews; none of those is for CI.
+func needsReviews(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs Linux: reviews are made of overlays")
+		}
+		t.Skip("needs Linux: reviews are made of overlays")
 	}
 }

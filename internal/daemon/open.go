@@ -90,10 +90,6 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	if err != nil {
 		return api.Opened{}, err
 	}
-	if err := e.lists.add(r.Lists); err != nil {
-		return api.Opened{}, evidence(err)
-	}
-	made.gate.View.Later = realPaths(e.lists.known()) // those of this session too
 	// The first entry that an effect waits for takes this one to the disk with it.
 	if err := e.write(ctx, false, id, entryStart, start); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeUnavailable, "recording the start of the session: %v", err)
@@ -153,6 +149,9 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	workspace, err := checkOpen(r)
 	if err != nil {
 		return nil, startEntry{}, err
+	}
+	if err := e.lists.add(r.Lists); err != nil {
+		return nil, startEntry{}, evidence(err)
 	}
 	in, err := e.compiled.load(policySource{home: e.o.Home, user: e.user, layers: e.conf.Policies}, r.PolicyDir, workspace)
 	if err != nil {
@@ -410,8 +409,9 @@ func (e *Engine) ended(ctx context.Context, r *run, why string) error {
 }
 
 // seal takes what a session that ended has left to the disk, signs it, and forgets the
-// session. Nobody waits for it: the entries survive this process, an export asks for a signature itself, and a session
-// whose file stays is seen to have ended by the next engine.
+// session. Nobody waits for it: the entries survive this process, an export asks for a
+// signature itself, and a session whose file stays is seen to have ended by the next
+// engine.
 func (e *Engine) seal(ctx context.Context, id string) {
 	_, err := e.ledger.Checkpoint(ctx)
 	if err == nil {
