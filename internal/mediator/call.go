@@ -177,7 +177,7 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 		progress = func(done, total []byte) { c.f.progress(token, done, total) }
 	}
 	var placed int64
-	a, err := c.at.link.request(ctx, progress, func(id int64) ([]byte, error) {
+	a, err := c.at.link.request(ctx, errand{progress: progress}, func(id int64) ([]byte, error) {
 		if orders == nil {
 			return c.parts.toServer(c.m, id, c.tool, args)
 		}

@@ -23,7 +23,7 @@ type Starter interface {
 	Start(ctx context.Context, s Server) (*Process, error)
 }
 
-// A Process is a started server. All of its fields are set but Report and Channel.
+// A Process is a started server. All of its fields up to Wait are set.
 type Process struct {
 	Stdin  io.WriteCloser
 	Stdout io.ReadCloser
@@ -39,6 +39,13 @@ type Process struct {
 	Report string // what confines the process, as the kernel confirmed it
 	// Channel is where the server "exec" asks for commands; nil with all others.
 	Channel io.ReadWriteCloser
+	// About returns the id of the request of ours in whose answer the server made
+	// the request id, 0 if in none. It is nil where streams do not tell, as with
+	// standard output, and set where each answer has a stream of its own.
+	About func(id []byte) int64
+	// Sessions says that the server has only the era of sessions: nobody asks it
+	// for the other one.
+	Sessions bool
 }
 
 // A link is the connection to one incarnation of a server.
@@ -50,8 +57,9 @@ type link struct {
 	max  int
 	err  ring // the end of its standard error
 
-	changed func()  // the server says that its tools changed
-	orders  *orders // of the server "exec"; nil with all others
+	changed func()          // the server says that its tools changed
+	said    func(m message) // any other notification but progress; nil drops them
+	orders  *orders         // of the server "exec"; nil with all others
 
 	held atomic.Int64 // bytes of results not yet released
 	down chan struct{}
@@ -65,8 +73,31 @@ type link struct {
 
 // A flight is a request that the server has not answered yet.
 type flight struct {
-	reply    chan answer
-	progress func(done, total []byte) // may be nil
+	reply chan answer
+	errand
+}
+
+// An errand is what a request is sent for. The zero errand is one of our own.
+type errand struct {
+	progress func(done, total []byte) // gets the numbers of its progress; may be nil
+	asker    asker                    // whom the server may ask meanwhile; nil is nobody
+}
+
+// An asker reaches the client whose request is under way, if that may be.
+type asker interface {
+	// connection is the same for two requests exactly if one connection made them.
+	connection() any
+	// offers is what the client of this request may be asked, as the JSON object
+	// of its capabilities; nil is nothing.
+	offers() []byte
+	// passes reports whether an answer that asks for input goes to the client as it
+	// is, which then asks again with what it is asked for.
+	passes() bool
+	// asked decides whether the server may ask, asks the client, and returns its
+	// result, a JSON object. method and params are those of the era of sessions:
+	// roots/list, sampling/createMessage, elicitation/create. The server reads the
+	// text of an error.
+	asked(ctx context.Context, method string, params []byte) (result []byte, err error)
 }
 
 // An answer is what a server answered: its result, or its error object.
@@ -186,7 +217,7 @@ func (l *link) stop(grace time.Duration) {
 
 // ask sends a request of our own.
 func (l *link) ask(ctx context.Context, method string, params []byte) (answer, error) {
-	a, err := l.request(ctx, nil, func(id int64) ([]byte, error) {
+	a, err := l.request(ctx, errand{}, func(id int64) ([]byte, error) {
 		b := append([]byte(`{"jsonrpc":"2.0","id":`), strconv.FormatInt(id, 10)...)
 		b = append(append(append(b, `,"method":"`...), method...), `","params":`...)
 		return append(append(b, params...), "}\n"...), nil
@@ -203,8 +234,8 @@ func (l *link) ask(ctx context.Context, method string, params []byte) (answer, e
 
 // request sends the line that build makes for an id and waits for the answer. If
 // ctx ends first, the server is told so and its answer will be dropped.
-func (l *link) request(ctx context.Context, progress func(done, total []byte), build func(id int64) ([]byte, error)) (answer, error) {
-	fl := &flight{reply: make(chan answer, 1), progress: progress}
+func (l *link) request(ctx context.Context, e errand, build func(id int64) ([]byte, error)) (answer, error) {
+	fl := &flight{reply: make(chan answer, 1), errand: e}
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
@@ -383,6 +414,10 @@ func (l *link) notified(m message) {
 		l.changed()
 	case "notifications/progress":
 		l.progressed(m)
+	default:
+		if l.said != nil {
+			l.said(m)
+		}
 	}
 }
 
