@@ -178,7 +178,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 // them this verb does not start.
 func probe(ctx context.Context, tier sandbox.Tier, servers []mediator.Server) <-chan error {
 	probed := make(chan error, 1)
-	if !slices.ContainsFunc(servers, func(s mediator.Server) bool { return !s.Ringfence.Unboxed }) {
+	if !slices.ContainsFunc(servers, func(s mediator.Server) bool { return !s.Ringfence.Unboxed && !s.Remote() }) {
 		probed <- nil
 		return probed
 	}

@@ -42,6 +42,9 @@ var _ Starter = Boxes{}
 
 // Start starts s. The box outlives ctx; it ends with Process.Kill.
 func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
+	if s.Remote() {
+		return nil, fmt.Errorf("starting server %s: it is reached over HTTP, not run", s.Name)
+	}
 	spec, err := b.spec(s)
 	if err != nil {
 		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
@@ -133,8 +136,12 @@ type closer struct{ read func([]byte) (int, error) }
 func (c closer) Read(p []byte) (int, error) { return c.read(p) }
 func (closer) Close() error                 { return nil }
 
-// Argv returns what is run as s, its program as an absolute path.
+// Argv returns what is run as s, its program as an absolute path. Of a server that
+// is reached over HTTP it is the URL.
 func (b Boxes) Argv(s Server) ([]string, error) {
+	if s.Remote() {
+		return []string{s.URL}, nil
+	}
 	if s.Ringfence.Builtin == builtinExec {
 		return []string{b.Program, "server", builtinExec}, nil
 	}
@@ -155,6 +162,9 @@ func (b Boxes) Argv(s Server) ([]string, error) {
 // Shown returns argv, which is Argv(s), as it may be told and recorded: what comes
 // from variables of the environment, where people keep secrets, as it is written.
 func (b Boxes) Shown(s Server, argv []string) []string {
+	if s.Remote() {
+		return []string{s.ShownURL()}
+	}
 	shown := slices.Clone(argv)
 	if s.Ringfence.Builtin != "" {
 		return shown

@@ -16,10 +16,13 @@ import (
 // A Server is one entry of a servers file.
 type Server struct {
 	Name      string // see [CheckName]
-	Command   string // as written; "" exactly if Ringfence.Builtin is set
+	Command   string // as written; of Command, URL and Ringfence.Builtin exactly one is set
 	Args      []string
 	Env       map[string]string // what the server gets beside the box's own
 	Cwd       string            // as written; "" leaves it to the Starter
+	URL       string            `json:",omitempty"` // of a server that is reached over HTTP
+	Type      Transport         `json:",omitempty"` // of a server with a URL
+	Headers   map[string]string `json:"-"`          // of each request to it, variables expanded; canonical names
 	Ringfence Settings
 	Written   Written
 
@@ -40,6 +43,7 @@ func (s Server) Place(key string) string {
 type Written struct {
 	Command string
 	Args    []string
+	URL     string `json:",omitempty"`
 }
 
 // Settings is the member "ringfence" of an entry, which only we read. The zero
@@ -51,6 +55,8 @@ type Settings struct {
 	Hosts       []string      // what its network may reach, as written
 	Unboxed     bool          // no box at all
 	Timeout     time.Duration // of one call; 0 means the mediator's
+	Socket      string        `json:",omitempty"` // of a server with a URL: the Unix socket that leads to it, as written
+	Quota       Quota         `json:",omitzero"`
 
 	// Of the built-in server "exec" only: what its commands may do with the workspace,
 	// "" or "ro", or "rw", and what limits they have, "" for those that go with it.
@@ -66,8 +72,8 @@ const (
 )
 
 var (
-	entryKeys     = []string{"command", "args", "env", "cwd", "type", "url", "disabled", "description", "ringfence"}
-	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout", "workspace", "profile"}
+	entryKeys     = []string{"command", "args", "env", "cwd", "type", "url", "headers", "disabled", "description", "ringfence"}
+	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout", "socket", "quota", "workspace", "profile"}
 )
 
 // CheckName returns an error unless name can be that of a server: a letter or
@@ -211,20 +217,32 @@ func (r *serversReader) entry(e strictjson.Member) (Server, bool, error) {
 			return s, false, err
 		}
 	}
+	return s, true, r.consistent(s, e, members)
+}
+
+// consistent returns an error unless the parts of an entry go together.
+func (r *serversReader) consistent(s Server, e strictjson.Member, members []strictjson.Member) error {
+	const none = `server %q has neither "command" nor "url" nor "ringfence": {"builtin": …}`
+	kinds := 0
+	for _, is := range []bool{s.Command != "", s.URL != "", s.Ringfence.Builtin != ""} {
+		if is {
+			kinds++
+		}
+	}
 	switch {
-	case s.Command == "" && s.Ringfence.Builtin == "":
+	case kinds == 0:
 		for _, m := range members {
-			if near := strictjson.Nearest(m.Name, []string{"command", "ringfence"}); near != "" && !slices.Contains(entryKeys, m.Name) || m.Name == "cmd" {
-				return s, false, r.fail(m.At, `server %q has neither "command" nor "ringfence": {"builtin": …}; did you mean %q by %s?`, s.Name, cmp.Or(near, "command"), clip(m.Name))
+			if near := strictjson.Nearest(m.Name, []string{"command", "url", "ringfence"}); near != "" && !slices.Contains(entryKeys, m.Name) || m.Name == "cmd" {
+				return r.fail(m.At, none+`; did you mean %q by %s?`, s.Name, cmp.Or(near, "command"), clip(m.Name))
 			}
 		}
-		return s, false, r.fail(e.At, `server %q has neither "command" nor "ringfence": {"builtin": …}`, s.Name)
-	case s.Command != "" && s.Ringfence.Builtin != "":
-		return s, false, r.fail(e.At, `server %q has both "command" and "builtin"`, s.Name)
+		return r.fail(e.At, none, s.Name)
+	case kinds > 1:
+		return r.fail(e.At, `server %q has more than one of "command", "url" and "builtin"`, s.Name)
 	case s.Ringfence.Builtin != builtinExec && (s.Ringfence.Workspace != "" || s.Ringfence.Profile != ""):
-		return s, false, r.fail(e.At, `server %q: "workspace" and "profile" are only for "builtin": "exec"`, s.Name)
+		return r.fail(e.At, `server %q: "workspace" and "profile" are only for "builtin": "exec"`, s.Name)
 	}
-	return s, true, nil
+	return r.remote(s, e)
 }
 
 func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
@@ -242,12 +260,13 @@ func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
 	case "cwd":
 		s.Cwd, err = r.expanded(m)
 	case "type":
-		var t string
-		if t, err = r.text(m); err == nil && t != "stdio" {
-			err = r.fail(m.Start, `server %q: type %s: remote servers are not supported yet; only "stdio" is`, s.Name, clip(t))
-		}
+		s.Type, err = r.transport(s, m)
 	case "url":
-		err = r.fail(m.At, "server %q: remote servers are not supported yet", s.Name)
+		if s.URL, err = r.expanded(m); err == nil {
+			s.Written.URL, err = r.text(m)
+		}
+	case "headers":
+		s.Headers, err = r.headers(m)
 	case "description", "disabled":
 	case "ringfence":
 		s.Ringfence, s.places, err = r.settings(m)
@@ -281,6 +300,10 @@ func (r *serversReader) settings(of strictjson.Member) (Settings, map[string]str
 			s.Unboxed, err = r.boolean(m)
 		case "timeout":
 			s.Timeout, err = r.duration(m)
+		case "socket":
+			s.Socket, err = r.expanded(m)
+		case "quota":
+			s.Quota, err = r.quota(m)
 		case "workspace":
 			s.Workspace, err = oneOf(r, m, sandbox.ReadOnly, sandbox.ReadWrite)
 		case "profile":

@@ -78,6 +78,7 @@ func TestCheckName(t *testing.T) {
 func FuzzParseServers(f *testing.F) {
 	f.Add([]byte(`{"mcpServers":{"a":{"command":"x","args":["${HOME}"],"env":{"K":"v"},"ringfence":{"timeout":"5s","paths":[]}}}}`))
 	f.Add([]byte(`{"mcpServers":{"a":{"ringfence":{"builtin":"git"},"disabled":true}}}`))
+	f.Add([]byte(`{"mcpServers":{"a":{"url":"http://localhost/","type":"sse","headers":{"X-Key":"${HOME}"},"ringfence":{"quota":{"calls":1}}}}}`))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		servers, _, err := ParseServers(src, func(string) (string, bool) { return "", false })
 		if err != nil {
@@ -94,7 +95,7 @@ func FuzzParseServers(f *testing.F) {
 			t.Fatalf("accepts %q", src)
 		}
 		for _, s := range servers {
-			if err := CheckName(s.Name); err != nil || (s.Command == "") == (s.Ringfence.Builtin == "") {
+			if err := CheckName(s.Name); err != nil || (s.Command == "") == (s.Ringfence.Builtin == "" && s.URL == "") {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		}
