@@ -47,6 +47,9 @@ const (
 	Mutate       Group = "mutate"
 	Irreversible Group = "irreversible"
 	RemoteGroup  Group = "remote"
+	// Asked is what a server asks of its client. It is the group of a Call alone, and
+	// in no other: a clause about reading, changing or contacting does not match.
+	Asked Group = "asked"
 )
 
 type kindRow struct {
@@ -125,6 +128,10 @@ type Effect struct {
 	// Tree says that the effect reaches everything beneath the resource
 	// (search, recursive listing, copy, move of a directory).
 	Tree bool `json:"tree,omitempty"`
+	// Implied says that another effect of the request comes to this too, as changing
+	// all files of a repository comes to rewriting its history. What allows the other
+	// allows it; what forbids it, or asks about it, holds.
+	Implied bool `json:"implied,omitempty"`
 	// Group is the group of a Call effect, from the tool's annotation; "" means
 	// unknown, which counts as Mutate and Remote.
 	Group Group `json:"group,omitempty"`

@@ -123,6 +123,8 @@ func parseCall(call string) policy.Query {
 			switch {
 			case key == "tree":
 				e.Tree = value == "true"
+			case key == "implied":
+				e.Implied = value == "true"
 			case key == "tool":
 				q.Tool = value
 			case key == "group":

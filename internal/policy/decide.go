@@ -16,6 +16,7 @@ type part struct {
 	region  bool // judged for every URL or port of the host res, or all beneath the directory res
 	piece   bool // without what is beneath a directory in the region that a rule names
 	permits bool // permits count, not only forbids
+	implied bool // none is needed
 	// leave are kinds that are judged elsewhere: permits that cover one of them
 	// do not count here.
 	leave kindSet
@@ -53,7 +54,10 @@ func (p *Policy) waysOf(e act.Effect) ([]way, error) {
 	if e.Tree && e.Resource.Type != act.Path && e.Resource.Type != act.Repo {
 		return nil, fmt.Errorf("a %s has nothing beneath it", e.Resource.Type)
 	}
-	whole := part{kind: kind, res: res, region: e.Tree, permits: true}
+	if e.Implied && e.Resource.Type != act.Path && e.Resource.Type != act.Repo {
+		return nil, fmt.Errorf("no other effect comes to one on a %s", e.Resource.Type)
+	}
+	whole := part{kind: kind, res: res, region: e.Tree, permits: !e.Implied, implied: e.Implied}
 	fetches := e.Resource.Type == act.URL && (p.forbidsHosts || res.has.has(nameClass))
 	if e.Resource.Type != act.Host && !fetches {
 		return []way{{whole}}, nil
@@ -231,6 +235,7 @@ type answer struct {
 	limited []string // allow: the clauses for whose limits the effect counts
 	rules   []*rule  // allow: the permits; escalate: what waits; deny: what forbids, none for the default
 	ask     []string
+	once    *rule  // deny by default of a tree: the permit that allows so many, and a tree is not one
 	at      string // deny of a tree: the place in it that is denied; "" for the root
 	errs    []error
 }
@@ -270,7 +275,9 @@ func (d *decider) judge(l *layer, ways []way) answer {
 		if o := j.outcome(w, n, j.now); o.allows() {
 			a.verdict = act.Allow
 			grant, limited := o.grant()
-			a.rules = []*rule{grant}
+			if grant != nil {
+				a.rules = []*rule{grant}
+			}
 			if limited {
 				a.limited = []string{grant.clause.id}
 			}
@@ -295,6 +302,7 @@ func (j *judge) escalate(ways []way) answer {
 			if len(a.rules) == 0 {
 				a.rules = all.forbids
 			}
+			a.once = all.once
 			continue
 		}
 		waiting := j.outcome(w, n, j.now).forbids

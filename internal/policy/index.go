@@ -84,7 +84,7 @@ func newIndex(rules []*rule) index {
 }
 
 // fill puts in the members of the lists that rules name.
-func (x *index) fill(rules []*rule, lists map[string]List, b Binding) error {
+func (x *index) fill(rules []*rule, lists map[string]List, b Binding, k *linker) error {
 	used := map[types.EntityUID]kindSet{}
 	for _, r := range rules {
 		for _, uid := range r.uids {
@@ -94,10 +94,14 @@ func (x *index) fill(rules []*rule, lists map[string]List, b Binding) error {
 		}
 	}
 	for uid, kinds := range used {
-		for _, m := range lists[string(uid.ID)].members() {
+		name, through := strings.CutSuffix(string(uid.ID), throughLinks)
+		for _, m := range lists[name].members() {
 			members, err := memberUIDs(m, kinds, b)
 			if err != nil {
 				return fmt.Errorf("list @%s: %w", uid.ID, err)
+			}
+			if k != nil {
+				members = k.members(members, through)
 			}
 			for _, member := range members {
 				n := x.node(member)

@@ -63,14 +63,19 @@ func (j *judge) missing(rules []*rule) []string {
 // An outcome is what holds of one way, in document order.
 type outcome struct {
 	forbids, permits []*rule
-	derived          bool // the permits are for another kind of effect than is decided
+	derived          bool  // the permits are for another kind of effect than is decided
+	implied          bool  // no permit is needed
+	once             *rule // a permit with a limit that would hold if a tree were one effect
 }
 
-func (o *outcome) allows() bool { return len(o.forbids) == 0 && len(o.permits) > 0 }
+func (o *outcome) allows() bool { return len(o.forbids) == 0 && (o.implied || len(o.permits) > 0) }
 
 // grant returns the permit that is named for an allow, the first without a limit
-// if there is one, and whether the effect counts for its limit.
+// if there is one, nil for what is implied, and whether the effect counts for its limit.
 func (o *outcome) grant() (*rule, bool) {
+	if o.implied {
+		return nil, false
+	}
 	for _, r := range o.permits {
 		if r.clause.limit == nil {
 			return r, false
@@ -91,9 +96,11 @@ func (j *judge) sheet(w way, n, i int) *sheet {
 // outcome judges way w, the nth, with the given approvals.
 //
 // Of a tree a permit counts that holds for all of it, and a forbid that may hold
-// for some. Of a host the other way round: one URL that is allowed suffices.
+// for some. Of a host the other way round: one URL that is allowed suffices. A permit
+// with a limit counts for a tree only where a person agrees to that tree: nobody knows
+// how many effects it comes to.
 func (j *judge) outcome(w way, n int, now approved) outcome {
-	var o outcome
+	o := outcome{implied: w[0].implied}
 	for i := range w {
 		c := scene{sheet: j.sheet(w, n, i), judge: j, now: now}
 		o.derived = o.derived || c.permits && c.kind != w[0].kind
@@ -106,6 +113,10 @@ func (j *judge) outcome(w way, n int, now approved) outcome {
 			}
 			switch {
 			case t == none, t == some && r.permit == all:
+			case r.permit && all && c.region && r.clause.limit != nil && len(r.approvals) == 0:
+				if o.once == nil {
+					o.once = r
+				}
 			case r.permit:
 				o.permits = append(o.permits, r)
 			default:

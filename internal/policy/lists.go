@@ -34,11 +34,7 @@ func (l List) members() []string {
 // of them is in the list. A member that makes no sense for any of them is an
 // error.
 func memberUIDs(m string, kinds kindSet, b Binding) ([]types.EntityUID, error) {
-	for root, to := range map[string]string{"${workspace}": b.Workspace, "${home}": b.Home, "~": b.Home} {
-		if rest, ok := strings.CutPrefix(m, root); ok && to != "" && (rest == "" || rest[0] == '/') {
-			m = path.Join(to, rest)
-		}
-	}
+	m = b.member(m)
 	var uids []types.EntityUID
 	kinds.each(func(i int) {
 		for _, uid := range memberOn(m, allKinds[i].On()) {
@@ -51,6 +47,16 @@ func memberUIDs(m string, kinds kindSet, b Binding) ([]types.EntityUID, error) {
 		return nil, fmt.Errorf("%q is nothing that the rules using the list are about", clip(m))
 	}
 	return uids, nil
+}
+
+// member returns m with its symbolic root bound.
+func (b Binding) member(m string) string {
+	for root, to := range map[string]string{"${workspace}": b.Workspace, "${home}": b.Home, "~": b.Home} {
+		if rest, ok := strings.CutPrefix(m, root); ok && to != "" && (rest == "" || rest[0] == '/') {
+			return path.Join(to, rest)
+		}
+	}
+	return m
 }
 
 func memberOn(m string, on act.ResourceType) []types.EntityUID {

@@ -44,6 +44,7 @@ type Policy struct {
 	// forbidsHosts says that some rule forbids connect or resolve for other
 	// hosts than those that have a class.
 	forbidsHosts bool
+	links        []Link
 }
 
 // A layer is one constitution, indexed.
@@ -105,7 +106,7 @@ func load(schema []byte, layers []Layer, b Binding) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{actions: v.actions}
+	p, k := &Policy{actions: v.actions}, newLinker(b)
 	all := append(slices.Clone(layers), Layer{Name: Bedrock, File: "bedrock.cedar", Text: bedrockText})
 	if !slices.ContainsFunc(all, func(l Layer) bool { return l.Name == "" }) {
 		all = append(all, Layer{})
@@ -118,14 +119,17 @@ func load(schema []byte, layers []Layer, b Binding) (*Policy, error) {
 		if !wellFormedID(l.Name) {
 			return nil, fmt.Errorf("loading policy: the layer name %q is not well formed", clip(l.Name))
 		}
-		built, err := v.layer(l, b)
+		built, err := v.layer(l, b, k)
 		if err != nil {
 			return nil, err
 		}
 		p.layers = append(p.layers, built)
 		p.forbidsHosts = p.forbidsHosts || slices.ContainsFunc(built.rules, (*rule).forbidsHosts)
 	}
-	p.hash = hashOf(all, b)
+	if k != nil {
+		p.links = k.said
+	}
+	p.hash = hashOf(all, b, p.links)
 	return p, nil
 }
 
@@ -134,8 +138,11 @@ func (r *rule) forbidsHosts() bool {
 }
 
 // hashOf returns the hash that [Policy.Hash] describes.
-func hashOf(layers []Layer, b Binding) string {
-	text := fmt.Appendf(nil, "policy/v1\n%q\n", b)
+func hashOf(layers []Layer, b Binding, links []Link) string {
+	text := fmt.Appendf(nil, "policy/v1\n{%q %q}\n", b.Workspace, b.Home)
+	for _, l := range links {
+		text = fmt.Appendf(text, "link %q %q %t\n", l.Named, l.Real, l.Idle)
+	}
 	for _, l := range layers {
 		text = fmt.Appendf(text, "%q %x %q\n", l.Name, sha256.Sum256(l.Text), l.Lists) // maps print in order of their keys
 	}
@@ -181,7 +188,7 @@ func (p *Policy) Rules() []Rule {
 }
 
 // layer parses, checks and indexes one layer.
-func (v *validator) layer(l Layer, b Binding) (*layer, error) {
+func (v *validator) layer(l Layer, b Binding, k *linker) (*layer, error) {
 	if l.File == "" {
 		l.File = "policy.cedar"
 	}
@@ -195,8 +202,14 @@ func (v *validator) layer(l Layer, b Binding) (*layer, error) {
 	}
 	out := &layer{name: l.Name, grants: l.Name == "", clauses: map[string]*clauseInfo{}}
 	ids := map[string]bool{}
+	if k != nil {
+		k.lists = l.Lists
+	}
 	for i, policy := range parsed {
 		r, err := v.rule(out, i, policy)
+		if err == nil && k != nil && k.touches(r) {
+			r, err = v.rule(out, i, k.rule(r.clause.id, policy))
+		}
 		if err == nil && ids[r.id] {
 			err = fmt.Errorf("the id %q is used twice", r.id)
 		}
@@ -212,7 +225,7 @@ func (v *validator) layer(l Layer, b Binding) (*layer, error) {
 	slices.SortStableFunc(out.rules, func(a, b *rule) int { return slices.Compare(a.order[:], b.order[:]) })
 	out.every = approved{slices.Sorted(maps.Keys(out.clauses))}
 	out.index = newIndex(out.rules)
-	if err := out.fill(out.rules, l.Lists, b); err != nil {
+	if err := out.fill(out.rules, l.Lists, b, k); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.File, err)
 	}
 	return out, nil

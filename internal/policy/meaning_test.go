@@ -16,6 +16,7 @@ import (
 var testLists = map[string]List{
 	"docs-sites": {Members: []string{"docs.example.org", "*.readthedocs.io"}},
 	"dirs":       {Members: []string{"/data", "~/x"}},
+	"linked":     {Members: []string{"/lnk", "/var/run"}},
 	"mixed": {
 		Members: []string{
 			"/data", "~/x", "${workspace}/y", "a.org", "a.org:8443", "*.B.org", "10.0.0.0/8", "c.org/x/", "https://d.org/y", "bob@e.org",
@@ -66,6 +67,11 @@ func readBlocks(t *testing.T, file string) []block {
 
 func (b block) load(t *testing.T) *Policy {
 	t.Helper()
+	return b.bound(t, Binding{Workspace: "/w", Home: "/home/u"})
+}
+
+func (b block) bound(t *testing.T, to Binding) *Policy {
+	t.Helper()
 	var layers []Layer
 	for name, clauses := range b.clauses {
 		text, err := Cedar(clauses, name == "")
@@ -77,7 +83,7 @@ func (b block) load(t *testing.T) *Policy {
 	for name, text := range b.cedar {
 		layers = append(layers, Layer{Name: name, Text: []byte(text), Lists: testLists})
 	}
-	p, err := Load(layers, Binding{Workspace: "/w", Home: "/home/u"})
+	p, err := Load(layers, to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +146,8 @@ func parseCall(t *testing.T, call string) Query {
 			switch {
 			case key == "tree":
 				e.Tree = value == "true"
+			case key == "implied":
+				e.Implied = value == "true"
 			case key == "tool":
 				q.Tool = value
 			case key == "group":

@@ -38,6 +38,10 @@ const Default = "default"
 type Binding struct {
 	Workspace string // ${workspace}: absolute real path
 	Home      string // ${home}: absolute real path
+	// Links returns the real path of an absolute one that a policy names, path itself
+	// if it goes through no symbolic link, and whether no agent can have made one of the
+	// links. It is asked while the policy is loaded, and not later. Nil: there are none.
+	Links func(path string) (real string, sure bool)
 }
 
 // A Layer is the text of one constitution as Cedar. The layer without a name

@@ -56,12 +56,20 @@ func reason(e EffectDecision, answers []answer) string {
 		case len(a.rules) > 0:
 			parts = append(parts, "is forbidden"+at+" by "+a.rules[0].String())
 		case a.layer.grants:
-			parts = append(parts, "is allowed"+at+" by no rule of the policy ("+Default+")")
+			parts = append(parts, "is allowed"+at+" by no rule of the policy ("+Default+")"+a.unlimited())
 		default:
 			parts = append(parts, fmt.Sprintf("is not%s among what the %s policy leaves allowed (%s)", at, a.layer.name, a.layer.prefix(Default)))
 		}
 	}
 	return strings.Join(parts, ", and ")
+}
+
+// unlimited says that a limit stands in the way of a tree, and what would not.
+func (a *answer) unlimited() string {
+	if a.once == nil {
+		return ""
+	}
+	return ": " + a.once.String() + " allows a number of times, and all beneath a place is not one of them; ask for one thing at a time, or say “with approval” in that sentence"
 }
 
 // summary joins what is said of effects, each thing once, and adds what the agent can

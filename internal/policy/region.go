@@ -38,7 +38,7 @@ func (d *decider) inPieces(l *layer, p part, a answer) answer {
 		joined.join(one)
 		if one.verdict == a.verdict && (a.verdict > act.Deny || firstOf(one.rules) == firstOf(a.rules)) {
 			if i > 0 {
-				a.at = p.res.dir()
+				a.at, a.once = p.res.dir(), one.once
 			}
 			return a
 		}

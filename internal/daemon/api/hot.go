@@ -276,6 +276,9 @@ func appendEffects(b []byte, name string, effects []act.Effect) []byte {
 		if e.Tree {
 			b = append(b, `"tree":true,`...)
 		}
+		if e.Implied {
+			b = append(b, `"implied":true,`...)
+		}
 		b = appendField(b, "group", string(e.Group))
 		b = append(closeList(b, '}'), ',')
 	}
@@ -328,6 +331,8 @@ func (c *cursor) effectField(e *act.Effect, name string) (err error) {
 		e.Kind = act.Kind(s)
 	case "tree":
 		e.Tree, err = c.boolean()
+	case "implied":
+		e.Implied, err = c.boolean()
 	case "group":
 		s, err = c.str()
 		e.Group = act.Group(s)

@@ -16,7 +16,7 @@ func anyEffect() *rapid.Generator[act.Effect] {
 		rapid.Map(rapid.Bool(), func(b bool) any { return b }), rapid.Map(rapid.SliceOfN(text, 1, 3), func(l []string) any { return l }))
 	return rapid.Custom(func(t *rapid.T) act.Effect {
 		e := act.Effect{
-			Kind: act.Kind(text.Draw(t, "kind")), Tree: rapid.Bool().Draw(t, "tree"), Group: act.Group(text.Draw(t, "group")),
+			Kind: act.Kind(text.Draw(t, "kind")), Tree: rapid.Bool().Draw(t, "tree"), Implied: rapid.Bool().Draw(t, "implied"), Group: act.Group(text.Draw(t, "group")),
 			Resource: act.Resource{Type: act.ResourceType(text.Draw(t, "type")), Text: text.Draw(t, "text")},
 		}
 		if facts := rapid.MapOfN(text, fact, 0, 3).Draw(t, "facts"); len(facts) > 0 {
