@@ -90,7 +90,11 @@ func tierOf(s *streams, conf config.Box, flag string) (sandbox.Tier, error) {
 func tierNamed(conf config.Box, name string) (sandbox.Tier, error) {
 	switch name {
 	case config.TierNative:
-		return native.Tier{}, nil
+		home, err := paths.EnsureHome()
+		if err != nil {
+			return nil, err
+		}
+		return native.Tier{Own: paths.OwnState(home)}, nil
 	case config.TierContainer:
 		return containers(conf.Container)
 	case config.TierNone:

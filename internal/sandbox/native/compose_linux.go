@@ -23,7 +23,7 @@ const ownThreads = 12
 
 // think works out the plan.
 func (b *builder) think() error {
-	s := b.spec
+	s := b.hideOwn(b.spec)
 	p := &plan{
 		failAt: b.fault.at, plain: b.plain, argv: s.Argv, env: s.Env, dir: s.WorkingDir(), hostname: hostname,
 		open: s.Network == sandbox.NetworkOpen, uid: -1, gid: -1, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),

@@ -22,6 +22,8 @@
 //	    and after Confirm said yes; never before.
 //	N4  When the stage ends, for whatever reason, the box ends.
 //	N5  No file, directory or mount point is made on the host.
+//	N6  What is in [Tier.Own] is in no box, by no name that a mount gives it: there is no
+//	    box then.
 package native
 
 import (
@@ -37,6 +39,10 @@ const TierName = "native"
 // A Tier makes boxes with the means of this machine's own kernel. The zero Tier is
 // ready for use. The process that uses it must call [Child] first thing in main.
 type Tier struct {
+	// Own are the files and trees that no box gets to see, whatever its Spec says: the
+	// state of who makes them. What a Spec names within them it has decided on.
+	Own []string
+
 	fault fault
 }
 

@@ -46,11 +46,11 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	if err := s.Validate(sandbox.Overlays, sandbox.Copies); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
-	b := &builder{spec: s, fault: t.fault, box: newBox(s, t.fault.stage)}
+	b := &builder{spec: s, state: t.Own, fault: t.fault, box: newBox(s, t.fault.stage)}
 	err := b.build(ctx)
 	if errors.Is(err, errNoUserNamespaces) {
 		because := err
-		b = &builder{spec: s, fault: t.fault, plain: true, because: because, box: newBox(s, t.fault.stage)}
+		b = &builder{spec: s, state: t.Own, fault: t.fault, plain: true, because: because, box: newBox(s, t.fault.stage)}
 		b.box.plain = true
 		b.do("the copy of the workspace", b.inCopy)
 		err = b.build(ctx)
@@ -65,6 +65,7 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 // run at the same time, until the plan is sent.
 type builder struct {
 	spec    sandbox.Spec
+	state   []string // files and trees that no box sees
 	fault   fault
 	plain   bool
 	because error // why plain
@@ -152,6 +153,7 @@ func (b *builder) complete(ctx, setup context.Context, thought <-chan error) err
 	b.do("looking at ourselves", func() (err error) { b.ours, err = readback.Read(os.Getpid()); return })
 	b.do("set-up", b.awaitReady)
 	b.do("read back", b.readBack)
+	b.do("our own state", b.checkOwn)
 	if !stop() && b.fail == nil {
 		b.fail = notBuilt("set-up", context.Cause(setup))
 	}

@@ -20,6 +20,52 @@ const machine = `
 short
 `
 
+// Layers are named as who mounted an overlay named them.
+const overlays = `
+22 1 254:0 / / rw - ext4 /dev/vda rw
+30 22 0:40 / /o/plain rw - overlay none rw,lowerdir=/home/u/.ringfence:/empty
+31 22 0:41 / /o/above rw - overlay none rw,lowerdir=/empty:/home,upperdir=/up,workdir=/work
+32 22 0:42 / /o/up rw - overlay none rw,lowerdir=/empty,upperdir=/home/u/.ringfence,workdir=/work
+33 22 0:43 / /o/part rw - overlay none rw,lowerdir+=/empty,lowerdir+=/home/u/.ringfence/keys
+34 22 0:44 / /o/relative rw - overlay none rw,lowerdir=home/u/.ringfence:empty
+35 22 0:45 / /o/nested rw - overlay none rw,lowerdir=/o/above/u:/empty
+36 22 0:41 /u /o/bind rw - overlay none rw,lowerdir=/empty:/home,upperdir=/up,workdir=/work
+37 22 0:46 / /o/odd\040name rw - overlay none rw,lowerdir=/a\134:b\054c:/empty
+38 22 0:47 / /o/itself rw - overlay none rw,lowerdir=/o/itself:/other
+39 31 0:48 / /o/above/u rw - tmpfs none rw
+40 22 0:49 / /o/data rw - overlay none rw,lowerdir=/empty::/home/u
+`
+
+// TestOverlays: our home is shown by what it is a layer of.
+func TestOverlays(t *testing.T) {
+	for name, want := range map[string]string{
+		"/home/u/.ringfence":   "/o/plain|/o/above/u/.ringfence|/o/up|/o/part|/o/nested/.ringfence|/o/bind/.ringfence|/o/data/.ringfence",
+		"/a:b,c/d":             "/o/odd name/d",
+		"/o/above/u":           "/o/nested",
+		"/other":               "/o/itself",
+		"/home/v":              "/o/above/v",
+		"/up":                  "/o/above|/o/nested|/o/bind",
+		"/o/itself/home/u/.xy": "/other/home/u/.xy",
+	} {
+		if got := strings.Join(elsewhere(overlays, name), "|"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	all := Parse(overlays)
+	if got := strings.Join(all.Names(all, "/home/u/.ringfence"), "|"); strings.Contains(got, "/o/above") || !strings.Contains(got, "/o/bind") {
+		t.Errorf("what is covered is shown, or what is not is not: %q", got)
+	}
+	var opaque []string
+	for _, m := range all {
+		if m.Opaque() {
+			opaque = append(opaque, m.Point)
+		}
+	}
+	if len(opaque) != 10 || slices.Contains(opaque, "/") {
+		t.Errorf("opaque are %q", opaque)
+	}
+}
+
 func TestElsewhere(t *testing.T) {
 	for name, want := range map[string]string{
 		"/home/u/.ringfence":        "/srv/x|/mnt/all homes/u/.ringfence|/k",
