@@ -48,6 +48,8 @@ type Options struct {
 	// Home is the absolute path of whose containers these are; [Tier.Sweep] removes
 	// only those of the same Home.
 	Home string
+	// Own are the files and trees that no box gets to see, whatever its Spec says.
+	Own []string
 	// Dir is where sockets of boxes are put while they are set up, an absolute
 	// path that the engine can see; "" is the system's directory for temporary
 	// files. The path should be short.

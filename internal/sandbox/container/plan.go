@@ -74,7 +74,11 @@ func newPlan(s sandbox.Spec, o Options, e *engine) (*plan, error) {
 		return nil, err
 	}
 	p.bounds(s, o)
-	if err := p.paths(s, e); err != nil {
+	s, err := o.hideOwn(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.paths(s, e), p.checkOwn(o)); err != nil {
 		p.close()
 		return nil, err
 	}

@@ -1,8 +1,7 @@
 // Package mounts says under which other names a file can be reached, because what it is
 // in is mounted more than once, or is a layer of an overlay.
 //
-// It mounts nothing, looks at no file, and knows mounts as they are at the moment it is
-// asked.
+// It mounts nothing, and knows mounts as they are at the moment it is asked.
 //
 // Invariants:
 //
@@ -10,7 +9,7 @@
 //	    asked about, unless something else is mounted over it.
 //	M2  A mount that shows the file and that mountinfo tells of is found, but for a layer
 //	    of an overlay that was not named by an absolute path when it was mounted, and
-//	    file systems that show another one by themselves (FUSE, NFS): see [Mount.Opaque].
+//	    file systems that show another one by themselves (FUSE, NFS): see [Table.Alike].
 package mounts
 
 import (
@@ -42,6 +41,12 @@ func Elsewhere(name string) ([]string, error) {
 		return nil, err
 	}
 	return elsewhere(text, name), nil
+}
+
+// Here returns the mounts of this process. On systems without /proc there are none.
+func Here() (Table, error) {
+	text, err := table()
+	return Parse(text), err
 }
 
 // elsewhere is Elsewhere on a text of mountinfo.
