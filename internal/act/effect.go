@@ -2,8 +2,8 @@ package act
 
 import "slices"
 
-// A Kind is one row of the closed table of effects (docs/decisions/0002). New kinds need
-// a decision record.
+// A Kind is one row of the closed table of effects (docs/decisions/0002 and 0007). New kinds
+// need a decision record.
 type Kind string
 
 // The kinds of effect.
@@ -36,6 +36,9 @@ const (
 	Remember   Kind = "remember"
 	Ask        Kind = "ask"
 	Call       Kind = "call" // a tool with no other effect; its group is the annotation's
+	// Answer is what a server asks of its client (docs/decisions/0007). It is in no group:
+	// no clause about reading, changing or contacting is about it.
+	Answer Kind = "answer"
 )
 
 // A Group is a property that kinds share. A kind has any number of them.
@@ -47,9 +50,6 @@ const (
 	Mutate       Group = "mutate"
 	Irreversible Group = "irreversible"
 	RemoteGroup  Group = "remote"
-	// Asked is what a server asks of its client. It is the group of a Call alone, and
-	// in no other: a clause about reading, changing or contacting does not match.
-	Asked Group = "asked"
 )
 
 type kindRow struct {
@@ -58,7 +58,7 @@ type kindRow struct {
 	groups []Group
 }
 
-// kinds is the table of docs/decisions/0002, in its order.
+// kinds is the table of docs/decisions/0002, in its order, with what came later behind.
 var kinds = [...]kindRow{
 	{Read, Path, []Group{Observe}},
 	{List, Path, []Group{Observe}},
@@ -88,6 +88,7 @@ var kinds = [...]kindRow{
 	{Remember, Memory, nil},
 	{Ask, Person, nil},
 	{Call, Tool, nil},
+	{Answer, Tool, nil},
 }
 
 func (k Kind) row() (kindRow, bool) {

@@ -11,6 +11,10 @@ import (
 // toolName reports whether s is server.tool or server.*.
 func toolName(s string) bool {
 	server, tool, ok := strings.Cut(s, ".")
+	if ok && policy.IsMethod(tool) {
+		_, known := (&policy.Annotation{}).Method(tool)
+		return known && toolName(server+".x")
+	}
 	return ok && server != "" && tool != "" && !strings.Contains(tool, ".") && strings.Trim(strings.ToLower(server+strings.TrimSuffix(tool, "*")), "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 

@@ -23,7 +23,7 @@ func (g *Gate) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Rep
 	body := o.Body
 	reply := act.Reply{}
 	if open.Ticket.Verb == act.VerbList {
-		body, reply.Note = run.visible(open.Ticket.Tool, o.Body)
+		body, reply.Note = g.visible(run, open.Ticket.Tool, o.Body)
 	}
 	found := g.o.Inspect.ScanFrom(body, inspect.Result)
 	labels := run.Session.Add(append(found.Labels, open.Reads...)...)

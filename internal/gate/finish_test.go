@@ -105,7 +105,7 @@ func TestReview(t *testing.T) {
 	if got := b.decide(read("a")); got.Verdict != act.Allow {
 		t.Errorf("%+v", got)
 	}
-	body, note := b.run.visible("files", []byte(listing))
+	body, note := New(b.o).visible(b.run, "files", []byte(listing))
 	if !strings.Contains(string(body), `"read"`) || !strings.Contains(note, "files.write (proposed)") {
 		t.Errorf("%s\n%s", body, note)
 	}

@@ -118,7 +118,7 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 // box is what confines the effect: the box of the server that carries it out,
 // where that was reported, else that of the session.
 func (d *draft) box() string {
-	server := d.run.Servers[d.req.Tool] // of VerbList; a tool's name has a full stop
+	server, _, _ := d.run.listed(d.req.Tool) // of VerbList
 	if d.tool != nil {
 		server = d.tool.server
 	}

@@ -65,7 +65,7 @@ func (t *Tool) check(args []byte) error {
 	}
 	switch {
 	case t.schema == nil:
-		return nil
+		return t.prompt.check(args)
 	case t.schema.size*len(args) > maxCheck:
 		return fmt.Errorf("%d bytes are too many to be checked against a schema of %d parts", len(args), t.schema.size)
 	}

@@ -1,11 +1,11 @@
 package gate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"ringfence/internal/act"
@@ -20,9 +20,10 @@ type Server struct {
 	Pin        string             // what is started as this server, hashed
 	Annotation *policy.Annotation // nil: nothing says what its tools do
 
-	mu    sync.Mutex
-	tools map[string]*Tool
-	box   string // what confines it, as its launcher reported; "" until then
+	mu      sync.Mutex
+	tools   map[string]*Tool
+	prompts map[string]*prompt
+	box     string // what confines it, as its launcher reported; "" until then
 }
 
 // SetBox says what confines the server from now on.
@@ -47,6 +48,7 @@ type Tool struct {
 
 	server *Server
 	schema *schema // nil: the server gives none, which leaves checking to the annotation
+	prompt *prompt // that the method prompts/get is about
 	broken string  // why the schema cannot be used; every call is refused
 }
 
@@ -96,6 +98,15 @@ func (s *Server) learn(pins Pins, list []byte) error {
 func (s *Server) Repin(tool, hash string, status PinStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if name, ok := strings.CutPrefix(tool, policy.PromptTool); ok {
+		if p := s.prompts[name]; p != nil && p.Pin == hash {
+			next := *p
+			next.Status = status
+			s.prompts = maps.Clone(s.prompts)
+			s.prompts[name] = &next
+		}
+		return
+	}
 	t := s.tools[tool]
 	if t == nil || t.Pin != hash {
 		return
@@ -159,6 +170,11 @@ func (d *draft) findTool() *refusal {
 	if !ok || s == nil {
 		return refuse(act.CodeUnknown, "there is no tool %q: tools are named server.tool, and the servers are %s", d.req.Tool, d.run.serverNames())
 	}
+	if policy.IsMethod(tool) {
+		t, no := d.method(s, tool)
+		d.tool = t
+		return no
+	}
 	s.mu.Lock()
 	tools := s.tools
 	s.mu.Unlock()
@@ -181,19 +197,4 @@ func meant(name string, valid []string) string {
 		return "; did you mean " + near + "?"
 	}
 	return ""
-}
-
-// decideList takes in a list of definitions and allows showing those of them
-// that Finish will leave in.
-func (g *Gate) decideList(ctx context.Context, d *draft) (act.Ticket, error) {
-	s := d.run.Servers[d.req.Tool]
-	if s == nil {
-		return g.settle(ctx, d, refuse(act.CodeUnknown, "there is no server %q; the servers are %s", d.req.Tool, d.run.serverNames()))
-	}
-	if err := s.learn(g.o.Pins, d.req.Args); err != nil {
-		return g.settle(ctx, d, refuse(act.CodeInvalid, "%v", err))
-	}
-	d.res.Effects = []act.Effect{{Kind: act.Call, Resource: act.Resource{Type: act.Tool, Text: s.Name + ".tools/list"}, Group: act.Observe}}
-	d.res.Bytes = d.req.Args
-	return g.settle(ctx, d, nil)
 }

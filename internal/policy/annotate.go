@@ -27,6 +27,7 @@ var roleTypes = map[Role][]act.ResourceType{
 	RolePackage:   {act.Package},
 	RoleSecret:    {act.Secret},
 	RoleMemory:    {act.Memory},
+	RoleURI:       {act.Path, act.URL},
 }
 
 var labels = []act.Label{act.LabelUntrusted, act.LabelPrivate, act.LabelSecret}
@@ -53,6 +54,9 @@ func (a *Annotation) check() error {
 		t := a.Tools[name]
 		if name == "" {
 			return errors.New("a tool without a name")
+		}
+		if _, ok := methods[name]; IsMethod(name) && !ok && !strings.HasPrefix(name, PromptTool) {
+			return unknown("method", name, Methods())
 		}
 		if err := t.check(); err != nil {
 			return fmt.Errorf("tool %q: %w", clip(name), err)

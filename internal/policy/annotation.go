@@ -54,6 +54,11 @@ const (
 	RolePackage   Role = "package"   // "name" or "name@version" of the registry named by Registry
 	RoleSecret    Role = "secret"    // name of a secret
 	RoleMemory    Role = "memory"    // name of a memory store
+	// RoleURI is the URI of an MCP resource, or a template of them (RFC 6570). Of its
+	// effects those count that are on what it names: a path if it is a file URL, a URL
+	// if its scheme is http or https, nothing otherwise. A template names the directory
+	// or site above its first expression.
+	RoleURI Role = "uri"
 )
 
 // An Arg is the role of one argument and the effects that follow from it.

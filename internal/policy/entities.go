@@ -31,7 +31,10 @@ func (f *callFacts) set(q *Query) error {
 		if server == "" || tool == "" {
 			return fmt.Errorf(`the tool %q is not "server.tool"`, clip(q.Tool))
 		}
-		f.tool, f.server = uid(typeTool, q.Tool), uid(typeServer, server)
+		f.tool = uid(typeTool, q.Tool)
+		if !IsAsked(tool) { // what is allowed of all tools of a server is not what it asks
+			f.server = uid(typeServer, server)
+		}
 	}
 	for pointer, v := range q.Args {
 		switch v.(type) {

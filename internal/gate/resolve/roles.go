@@ -64,6 +64,8 @@ func (r *resolver) subject(t *target) (subject, error) {
 		return newNamed(act.Secret, canonicalName, text)
 	case policy.RoleMemory:
 		return newNamed(act.Memory, canonicalName, text)
+	case policy.RoleURI:
+		return r.view.uri(text)
 	default:
 		return nil, bad("", "has the role %q in the annotation, which is none", t.arg.Role)
 	}
