@@ -60,6 +60,7 @@ func (d *draft) again(g *Gate) *refusal {
 	if no := d.resolve(); no != nil {
 		return no
 	}
+	g.soften(d)
 	if !reflect.DeepEqual(effects, d.res.Effects) || !bytes.Equal(dispatch, d.res.Bytes) {
 		return refuse(act.CodeChanged, "what this call would do changed while a person was asked; call again to ask about what it would do now")
 	}

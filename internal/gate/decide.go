@@ -94,8 +94,8 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 	if no := d.resolve(); no != nil {
 		return no
 	}
-	if n := g.sizeOfEffects(d); n > maxEffects {
 	g.soften(d)
+	if n := g.sizeOfEffects(d); n > maxEffects {
 		count := len(d.res.Effects)
 		d.res.Effects = nil
 		return refuse(act.CodeInvalid, "this call would have %d effects, which take %d bytes to record; at most %d do: ask for less at once", count, n, maxEffects)
@@ -132,11 +132,11 @@ func (d *draft) resolve() *refusal {
 			return refuse(act.CodeUnresolved, "%v", err)
 		}
 		d.res = res
+		d.asks()
 	case act.VerbExec:
 		res, err := d.run.View.Exec(d.req.Args)
 		if e, ok := errors.AsType[*resolve.Error](err); ok && e.NotFound {
 			return refuse(act.CodeNotFound, "%v", err)
-		d.asks()
 		}
 		if err != nil {
 			return refuse(act.CodeUnresolved, "%v", err)

@@ -71,13 +71,13 @@ func (d *draft) annotated() *refusal {
 	if s.Annotation == nil {
 		return refuse(act.CodeUnannotated, "nothing says what the tools of %s do", server)
 	}
-	a, ok := s.Annotation.Tools[tool]
-	if !ok || policy.IsMethod(tool) {
-		return refuse(act.CodeUnknown, "server %s has no annotated tool %q%s", server, tool, meant(tool, slices.Sorted(maps.Keys(s.Annotation.Tools))))
 	if a, ok := s.Annotation.Method(tool); ok {
 		d.tool = &Tool{Name: tool, Annotation: &a, server: s}
 		return nil
 	}
+	a, ok := s.Annotation.Tools[tool]
+	if !ok || policy.IsMethod(tool) {
+		return refuse(act.CodeUnknown, "server %s has no annotated tool %q%s", server, tool, meant(tool, slices.Sorted(maps.Keys(s.Annotation.Tools))))
 	}
 	d.tool = &Tool{Name: tool, Annotation: &a, server: s}
 	return nil
