@@ -39,7 +39,11 @@ func newToolsList(s *streams) *cobra.Command {
 				return s.value(pins, func() string {
 					var b strings.Builder
 					for _, p := range pins {
-						fmt.Fprintf(&b, "%-9s %.16s  %s.%s\n", p.Status, p.Hash, p.Server, p.Tool)
+						fmt.Fprintf(&b, "%-9s %.16s  %s.%s", p.Status, p.Hash, p.Server, p.Tool)
+						if n := len(p.Remarks); n > 0 {
+							fmt.Fprintf(&b, "  (%s: ringfence tools review %s.%s)", count(n, "remark"), p.Server, p.Tool)
+						}
+						b.WriteByte('\n')
 					}
 					if len(pins) == 0 {
 						return "No definition waits; those shipped with us need no review.\n"
@@ -90,6 +94,9 @@ func reviewText(waiting []api.ToolPin) string {
 	var b strings.Builder
 	for _, p := range waiting {
 		fmt.Fprintf(&b, "%s.%s is %s, hash %s\n%s", p.Server, p.Tool, p.Status, p.Hash, p.Diff)
+		for _, r := range p.Remarks {
+			fmt.Fprintf(&b, "look at:  %s\n", r)
+		}
 		fmt.Fprintf(&b, "approve:  ringfence tools pin %s.%s %s\nreject:   ringfence tools pin --reject %s.%s %s\n\n", p.Server, p.Tool, p.Hash, p.Server, p.Tool, p.Hash)
 	}
 	return b.String()

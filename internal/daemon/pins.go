@@ -236,8 +236,9 @@ func (p *pins) waiting(name, hash string, approve bool) error {
 	return nil
 }
 
-// list returns what is known, by name; with definitions and differences of those
-// that wait for review, and of one that is asked for by name, if whole is set.
+// list returns what is known, by name, with remarks on what waits for review; with
+// definitions and differences of that, and of one that is asked for by name, if whole
+// is set.
 func (p *pins) list(q api.ToolQuery, whole bool) []api.ToolPin {
 	p.mu.Lock()
 	tools := p.file.Tools // replaced when it changes, never changed
@@ -249,7 +250,11 @@ func (p *pins) list(q api.ToolQuery, whole bool) []api.ToolPin {
 			continue
 		}
 		r := tools[name]
-		out = append(out, r.pin(server, tool, whole && (r.Seen != nil || q.Tool != "")))
+		pin := r.pin(server, tool, whole && (r.Seen != nil || q.Tool != ""))
+		if r.Seen != nil {
+			pin.Remarks = remarksOn(tools, server, tool, r.Seen.Definition)
+		}
+		out = append(out, pin)
 	}
 	return out
 }

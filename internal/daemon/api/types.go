@@ -144,6 +144,7 @@ type ToolPin struct {
 	Approved   []string        `json:"approved,omitempty"`   // hashes
 	Definition json.RawMessage `json:"definition,omitempty"` // tools.review: the newest, as the server sent it
 	Diff       string          `json:"diff,omitempty"`       // tools.review: against the approved one, safe to print
+	Remarks    []string        `json:"remarks,omitempty"`    // on one that waits for review: what to look at, safe to print
 }
 
 // A ToolQuery selects pins; empty parts select all.
