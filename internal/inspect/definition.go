@@ -64,9 +64,12 @@ func (in *Inspector) Definition(def []byte, others []string) []Remark {
 	r := remarks{others: others}
 	f := in.Scan(def)
 	walkTexts := func(v strictjson.Value) error {
+		if v.Kind != strictjson.String {
+			return nil // it says nothing
+		}
 		text, err := v.Text()
 		if err != nil {
-			return nil // numbers and literals say nothing
+			return err
 		}
 		for _, m := range slices.Concat(f.Signs, f.Matches) {
 			if m.Start >= v.Start && m.End <= v.End {
@@ -97,6 +100,7 @@ func signWords(m Match) string {
 		return "changes the direction of writing"
 	case Injection:
 		return "addresses the model"
+	case KnownSecret, Token:
 	}
 	return "holds what looks like a secret"
 }
