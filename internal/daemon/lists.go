@@ -34,6 +34,8 @@ type lists struct {
 type listFile struct {
 	Format string   `json:"format"`
 	Files  []string `json:"files"` // absolute, the newest last
+	// Admitted are those of repositories that a person agreed to, the newest last.
+	Admitted []admittedList `json:"admitted,omitempty"`
 }
 
 const listFormat = "ringfence-lists/v1"
@@ -85,15 +87,21 @@ func (l *lists) add(files []string) error {
 	if len(next) > maxLists { // first those that are not there any more
 		next = there(next)
 	}
-	next = next[max(0, len(next)-maxLists):]
-	data, err := json.Marshal(listFile{listFormat, next})
+	file := l.file
+	file.Files = next[max(0, len(next)-maxLists):]
+	return l.put(file)
+}
+
+// put replaces what is known, in memory only if it could be written. l.mu is held.
+func (l *lists) put(file listFile) error {
+	data, err := json.Marshal(file)
 	if err != nil {
 		return fmt.Errorf("encoding the known lists of servers: %w", err)
 	}
 	if err := atomicfile.Write(l.path, data, 0o600); err != nil {
 		return fmt.Errorf("saving the known lists of servers: %w", err)
 	}
-	l.file.Files = next
+	l.file = file
 	return nil
 }
 

@@ -85,6 +85,9 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 		return api.Opened{}, err
 	}
 	defer e.admitted()
+	if err := e.lists.check(r.Lists, r.Sums); err != nil {
+		return api.Opened{}, api.Errorf(api.CodeRefused, "%v", err)
+	}
 	id, token := session.NewID(), session.NewToken()
 	made, start, err := e.build(ctx, id, c, r)
 	if err != nil {

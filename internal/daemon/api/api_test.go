@@ -327,6 +327,8 @@ func TestCalls(t *testing.T) {
 		check("review", ps[0].Diff == "+x", err)
 		p, err := c.ToolsPin(ctx, PinRequest{Server: "fs", Tool: "read", Hash: "h", Approve: true})
 		check("pin", p.Hash == "h" && p.Tool == "read", err)
+		err = c.Admit(ctx, AdmitRequest{Server: "fs"}, []byte(`{"tools":[]}`))
+		check("admit", errors.Is(c.Admit(ctx, AdmitRequest{}, nil), ErrRefused), err)
 		v, err := c.LedgerVerify(ctx)
 		check("verify", v.Status == "valid" && v.Entries == 3, err)
 		ss, err := c.LedgerSessions(ctx)

@@ -42,6 +42,7 @@ var methods = map[string]method{
 	methodToolsList:      with(toolsList),
 	methodToolsReview:    with(toolsReview),
 	methodToolsPin:       with(toolsPin),
+	methodAdmit:          with(admitServer),
 	methodReview:         with(recordReview),
 	methodLedgerEntries:  with(ledgerEntries),
 	methodLedgerExport:   with(ledgerExport),

@@ -129,6 +129,13 @@ func (f *fake) ToolsReview(_ context.Context, _ Caller, q ToolQuery) ([]ToolPin,
 	return []ToolPin{{Server: q.Server, Diff: "+x"}}, nil
 }
 
+func (f *fake) Admit(_ context.Context, _ Caller, r AdmitRequest, tools []byte) error {
+	if r.Server != "fs" || string(tools) != `{"tools":[]}` {
+		return ErrRefused
+	}
+	return nil
+}
+
 func (f *fake) ToolsPin(_ context.Context, _ Caller, r PinRequest) (ToolPin, error) {
 	return ToolPin{Server: r.Server, Tool: r.Tool, Hash: r.Hash, Status: "approved"}, nil
 }

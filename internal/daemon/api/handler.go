@@ -67,6 +67,10 @@ type Tools interface {
 	ToolsList(ctx context.Context, c Caller, q ToolQuery) ([]ToolPin, error)
 	ToolsReview(ctx context.Context, c Caller, q ToolQuery) ([]ToolPin, error)
 	ToolsPin(ctx context.Context, c Caller, r PinRequest) (ToolPin, error)
+	// Admit puts on record that a person admits a server with the tools of that list, or
+	// a file that lists servers, and approves them. Who waits for an answer of that
+	// person is refused.
+	Admit(ctx context.Context, c Caller, r AdmitRequest, tools []byte) error
 	// RecordReview puts on record, on disk, what a person is about to do with what a
 	// box changed. Who waits for an answer of that person is refused.
 	RecordReview(ctx context.Context, c Caller, r ReviewRecord) error

@@ -42,6 +42,9 @@ type OpenRequest struct {
 	// Lists are the files that say which servers are run, absolute. No box of this
 	// home may change them from now on.
 	Lists []string `json:"lists,omitempty"`
+	// Sums are the SHA-256 of Lists, in hex, as the servers were read from them. A list
+	// that belongs to a repository is refused until a person has admitted it so.
+	Sums []string `json:"sums,omitempty"`
 }
 
 // A ServerInfo describes one server that the client runs for a session.

@@ -31,6 +31,7 @@ const (
 	methodToolsList      = "tools.list"
 	methodToolsReview    = "tools.review"
 	methodToolsPin       = "tools.pin"
+	methodAdmit          = "servers.admit"
 	methodReview         = "review.record"
 	methodLedgerEntries  = "ledger.entries"
 	methodLedgerExport   = "ledger.export"

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// maxAdmitted bounds the lists of repositories that are admitted; the rest is forgotten,
+// and asked for again.
+const maxAdmitted = 256
+
+// An admitted list is one that a person wants servers to be started from, as it was
+// when they were shown it.
+type admittedList struct {
+	File string `json:"file"` // real path
+	Sum  string `json:"sum"`  // SHA-256, in hex
+}
+
+func checkSum(file, sum string) error {
+	if raw, err := hex.DecodeString(sum); err != nil || len(raw) != 32 {
+		return fmt.Errorf("%q is no SHA-256", sum)
+	}
+	if !filepath.IsAbs(file) || len(file) > maxListPath {
+		return fmt.Errorf("%q is no absolute path", file)
+	}
+	return nil
+}
+
+// check returns an error if servers would be started from a list that came with a
+// repository and that nobody has admitted as it is. sums go with files.
+func (l *lists) check(files, sums []string) error {
+	for i, file := range files {
+		real, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			real = file // there is none: checked below by its name
+		}
+		if !ofRepository(file) && !ofRepository(real) {
+			continue
+		}
+		if len(sums) != len(files) || !l.admits(real, sums[i]) {
+			return fmt.Errorf("%s belongs to a repository, and nobody has agreed that its servers may be started as they are in it now; look at it, and agree with `ringfence mcp trust %s`", file, file)
+		}
+	}
+	return nil
+}
+
+func (l *lists) admits(real, sum string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.file.Admitted, admittedList{real, sum})
+}
+
+// admit remembers a list as it is now; what it was before is not admitted any more.
+func (l *lists) admit(file, sum string) error {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return fmt.Errorf("admitting a list of servers: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.file
+	next.Admitted = slices.DeleteFunc(slices.Clone(next.Admitted), func(a admittedList) bool { return a.File == real })
+	next.Admitted = append(next.Admitted, admittedList{real, sum})
+	next.Admitted = next.Admitted[max(0, len(next.Admitted)-maxAdmitted):]
+	return l.put(next)
+}
+
+// ofRepository reports whether file is one that a repository brings along: it is called
+// as clients call those, or it lies in a work tree.
+func ofRepository(file string) bool {
+	if slices.Contains([]string{".mcp.json", ".mcp.jsonc"}, filepath.Base(file)) {
+		return true
+	}
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		// What cannot be looked at may be one.
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); !errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
+}
