@@ -25,7 +25,7 @@ type server struct {
 	// Set by attach, before anything runs.
 	ctx   context.Context //nolint:containedctx // the life of the session, which starts and refreshes outlive calls in
 	owned *sync.WaitGroup
-	front *front
+	m     *Mediator
 
 	mu        sync.Mutex
 	link      *link
@@ -50,8 +50,8 @@ func newServer(cfg Server, o *Options) *server {
 	return &server{cfg: cfg, o: o, era: sessions{}, slots: make(chan struct{}, slots)}
 }
 
-func (s *server) attach(ctx context.Context, owned *sync.WaitGroup, f *front) {
-	s.ctx, s.owned, s.front = ctx, owned, f
+func (s *server) attach(ctx context.Context, owned *sync.WaitGroup, m *Mediator) {
+	s.ctx, s.owned, s.m = ctx, owned, m
 }
 
 func (s *server) state() State {
@@ -159,7 +159,7 @@ func (s *server) begin() error {
 		missed := s.began(l, err)
 		close(done)
 		if missed {
-			s.front.changed(s.ctx)
+			s.m.changed("tools")
 		}
 	})
 	return nil

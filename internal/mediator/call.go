@@ -98,7 +98,7 @@ func (c *call) answer(ctx context.Context) []byte {
 			return c.failed(act.Ticket{}, err, "")
 		}
 	}
-	stop := f.waiting(parts.token.of(c.m.raw))
+	stop := f.waiting(c.m)
 	t, err := f.m.o.Decider.Decide(ctx, act.Request{
 		Session: f.m.o.Session, Principal: f.m.o.Principal, Verb: act.VerbCall, Tool: name, Args: c.args,
 	})
@@ -173,8 +173,8 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 		args = c.args
 	}
 	var progress func(done, total []byte)
-	if token := c.parts.token.of(c.m.raw); token != nil {
-		progress = func(done, total []byte) { c.f.progress(token, done, total) }
+	if c.parts.token.ok() {
+		progress = func(done, total []byte) { c.f.progress(c.m, done, total) }
 	}
 	var placed int64
 	a, err := c.at.link.request(ctx, errand{progress: progress}, func(id int64) ([]byte, error) {

@@ -1,7 +1,6 @@
 package mediator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +12,9 @@ import (
 
 // The protocol has two eras: revisions up to 2025-11-25 open a session with
 // initialize; from 2026-07-28 on every request stands alone. What differs
-// between them is behind these two interfaces; lists and calls do not know
-// which era either side speaks.
-
-// A clientEra answers a client of its era.
-type clientEra interface {
-	// serve takes in a request or a notification.
-	serve(ctx context.Context, f *front, m message)
-}
+// between them on the side of the client is in [sessions.serve] and
+// [requests.serve], on the side of servers behind serverEra; lists and calls do
+// not know which era either side speaks.
 
 // A serverEra opens a connection to a server of its era.
 type serverEra interface {
@@ -40,42 +34,31 @@ type sessions struct{}
 // sessionVersions are its revisions, newest first.
 var sessionVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// metaVersion is how a request of the stateless era names its revision.
-const metaVersion = "io.modelcontextprotocol/protocolVersion"
-
-// eraOf returns the era of a message, or nil and the version it names if that is
-// none of ours.
-func eraOf(m message) (clientEra, string) {
-	if !m.request() || !bytes.Contains(m.params.of(m.raw), []byte(metaVersion)) {
-		return sessions{}, ""
-	}
-	v, ok, err := strictjson.Find(m.params.of(m.raw), "/_meta/"+strings.ReplaceAll(metaVersion, "/", "~1"))
-	if err != nil || !ok {
-		return sessions{}, ""
-	}
-	version, err := v.Text()
-	if err != nil || !slices.Contains(sessionVersions, version) {
-		return nil, version
-	}
-	return sessions{}, ""
+// A hello is what a client said of itself when it opened a session.
+type hello struct {
+	capabilities []byte // a JSON object; nil if there is none
 }
 
-func (e sessions) serve(ctx context.Context, f *front, m message) {
+// serve takes in a request or a notification of a session.
+func (e sessions) serve(ctx context.Context, f *front, m message, s Stream) {
 	if !m.request() {
 		f.notified(m)
 		return
 	}
-	switch m.method {
-	case "initialize":
-		f.answer(ctx, m, e.initialize(f, m))
-	case "ping", "logging/setLevel":
-		f.answer(ctx, m, []byte(`{}`))
-	case "tools/list":
-		f.begin(ctx, m, f.list)
-	case "tools/call":
-		f.begin(ctx, m, f.call)
+	if !f.opened.Load() && m.method != "initialize" && m.method != "ping" {
+		f.refuse(ctx, s, m.id(), codeRequest, "the session has not been initialized")
+		return
+	}
+	row, ok := methodOf(m.method, inSessions)
+	switch {
+	case !ok:
+		f.refuse(ctx, s, m.id(), codeMethod, "ringfence does not offer "+clip(m.method))
+	case m.method == "initialize":
+		f.reply(ctx, s, m, e.initialize(f, m))
+	case row.place == placeEra:
+		f.reply(ctx, s, m, []byte(`{}`)) // ping
 	default:
-		f.refuse(ctx, m.id(), codeMethod, "ringfence does not offer "+clip(m.method))
+		f.begin(ctx, m, s, f.forward)
 	}
 }
 
@@ -88,14 +71,32 @@ func (sessions) initialize(f *front, m message) []byte {
 			version = asked
 		}
 	}
+	f.mu.Lock()
+	if v, ok, err := strictjson.Find(m.params.of(m.raw), "/capabilities"); err == nil && ok && v.Kind == strictjson.Object {
+		f.hello.capabilities = v.Raw
+	}
+	f.mu.Unlock()
 	f.opened.Store(true)
 	b := append([]byte(`{"protocolVersion":`), quote(version)...)
-	b = append(b, `,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"ringfence","version":`...)
-	b = append(append(b, quote(f.m.o.Version)...), '}')
-	if text := f.m.o.Instructions; text != "" {
+	b = append(append(b, `,"capabilities":`...), f.m.capabilities()...)
+	b = append(append(b, `,"serverInfo":`...), f.m.identity()...)
+	return append(f.m.withInstructions(b), '}')
+}
+
+// capabilities is what we offer to clients of either era.
+func (m *Mediator) capabilities() []byte {
+	return []byte(`{"tools":{"listChanged":true}}`)
+}
+
+func (m *Mediator) identity() []byte {
+	return append(append([]byte(`{"name":"ringfence","version":`), quote(m.o.Version)...), '}')
+}
+
+func (m *Mediator) withInstructions(b []byte) []byte {
+	if text := m.o.Instructions; text != "" {
 		b = append(append(b, `,"instructions":`...), quote(text)...)
 	}
-	return append(b, '}')
+	return b
 }
 
 // open offers the server no capabilities: it may ask nothing of the client.

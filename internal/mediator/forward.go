@@ -12,10 +12,12 @@ func (f *front) forward(ctx context.Context, m message) parcel {
 		return parcel{line: fault(m.id(), codeMethod, "ringfence does not offer "+clip(m.method))}
 	}
 	switch m.method {
+	case "logging/setLevel":
+		return parcel{line: response(m.id(), "result", []byte(`{}`))}
 	case "tools/list":
 		return f.list(ctx, m)
 	case "tools/call":
 		return f.call(ctx, m)
 	}
-	return parcel{line: fault(m.id(), codeMethod, "ringfence does not offer "+clip(m.method)+" yet")}
+	return parcel{line: fault(m.id(), codeMethod, "ringfence does not offer "+clip(m.method))}
 }

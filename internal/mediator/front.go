@@ -14,21 +14,54 @@ import (
 	"ringfence/internal/act/strictjson"
 )
 
-// A front is the side of the client.
+// A front is the side of one connection of a client.
 type front struct {
 	m      *Mediator
-	out    *outbox
-	opened atomic.Bool // the client has sent initialize
+	who    string // what the transport knows the client by
+	out    Stream // for what belongs to no request
+	opened atomic.Bool
 	calls  sync.WaitGroup
-	lists  chan struct{} // has an element for each list that is not yet written
+	lists  chan struct{}   // has an element for each list that is not yet written
+	hung   chan struct{}   // closed when the client sends nothing any more
+	ctx    context.Context //nolint:containedctx // the life of the connection, within which calls are made
+	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
 	closed  bool
-	pending map[string]context.CancelCauseFunc // by idKey
+	hello   hello
+	pending map[string]*exchange    // by idKey
+	asks    map[string]chan message // by the ids that we gave
+	asked   int64                   // how many there were
+	listens map[*listening]struct{}
+	stale   map[string]bool // lists whose change the client is yet to be told of
 }
 
-func newFront(m *Mediator, out io.Writer) *front {
-	return &front{m: m, out: newOutbox(out, 64), pending: map[string]context.CancelCauseFunc{}, lists: make(chan struct{}, maxLists)}
+func newFront(m *Mediator, who string, out Stream) *front {
+	ctx, cancel := context.WithCancelCause(m.ctx)
+	return &front{
+		m: m, who: who, out: out, ctx: ctx, cancel: cancel, hung: make(chan struct{}), pending: map[string]*exchange{}, asks: map[string]chan message{},
+		listens: map[*listening]struct{}{}, stale: map[string]bool{}, lists: make(chan struct{}, maxLists),
+	}
+}
+
+// run serves a client on a pair of streams, until in ends and what was asked is
+// answered, gone is closed, or ctx ends.
+func (f *front) run(ctx context.Context, in io.Reader, gone <-chan struct{}) error {
+	read := make(chan error, 1)
+	go func() { read <- f.read(ctx, in) }()
+	var err error
+	select {
+	case err = <-read:
+		if err == nil {
+			err = f.drain(ctx, gone)
+		}
+	case <-gone: // nobody reads the answers
+		err = errGone
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	f.close()
+	return err
 }
 
 // read takes in the lines of the client until they end. It blocks only while
@@ -42,10 +75,11 @@ func (f *front) read(ctx context.Context, in io.Reader) error {
 		}
 		switch {
 		case errors.Is(err, errLong):
-			f.refuse(ctx, nil, codeParse, "the message is longer than 16 MiB")
+			f.refuse(ctx, f.out, nil, codeParse, "the message is longer than 16 MiB")
 			continue
-		case len(bytes.TrimSpace(line)) > 0:
-			f.take(ctx, line)
+		case !blank(line):
+			m := Read(line)
+			f.take(ctx, m, m.Stateless(), f.out)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -56,57 +90,32 @@ func (f *front) read(ctx context.Context, in io.Reader) error {
 	}
 }
 
-func (f *front) take(ctx context.Context, line []byte) {
-	if bytes.TrimLeft(line, " \t\r")[0] == '[' {
-		f.batch(ctx, line)
-		return
+// take takes in one message, which is not blank. What belongs to its answer goes to s.
+func (f *front) take(ctx context.Context, msg Message, stateless bool, s Stream) {
+	m := msg.m
+	switch {
+	case bytes.TrimLeft(msg.line, " \t\r\n")[0] == '[':
+		f.batch(ctx, s, msg.line)
+	case msg.err != nil:
+		f.malformed(ctx, s, msg)
+	case m.response():
+		f.answered(m)
+	case stateless:
+		requests{}.serve(ctx, f, m, s)
+	default:
+		sessions{}.serve(ctx, f, m, s)
 	}
-	m, err := readClient(line)
-	if err != nil {
-		f.malformed(ctx, line, err)
-		return
-	}
-	if m.response() {
-		return // nothing was asked of the client
-	}
-	era, version := eraOf(m)
-	if era == nil {
-		data := append([]byte(`{"supported":["`), bytes.Join(toBytes(sessionVersions), []byte(`","`))...)
-		data = append(append(append(data, `"],"requested":`...), quote(version)...), '}')
-		body := faultBody(codeUnsupported, "this protocol version is not supported", data)
-		_ = f.out.send(ctx, response(m.id(), "error", body))
-		return
-	}
-	if m.request() && !f.opened.Load() && m.method != "initialize" && m.method != "ping" && m.method != "server/discover" {
-		f.refuse(ctx, m.id(), codeRequest, "the session has not been initialized")
-		return
-	}
-	era.serve(ctx, f, m)
-}
-
-func toBytes(words []string) [][]byte {
-	out := make([][]byte, len(words))
-	for i, w := range words {
-		out[i] = []byte(w)
-	}
-	return out
 }
 
 // malformed refuses a line that has no one reading. Where the id can be read,
 // the answer bears it, so that nobody waits for it.
-func (f *front) malformed(ctx context.Context, line []byte, err error) {
+func (f *front) malformed(ctx context.Context, s Stream, msg Message) {
 	code := codeParse
-	var id []byte
-	if errors.Is(err, errEnvelope) || errors.Is(err, errLookLike) {
+	id := idOf(msg.line)
+	if id != nil || errors.Is(msg.err, errEnvelope) || errors.Is(msg.err, errLookLike) {
 		code = codeRequest
 	}
-	members, eerr := strictjson.Envelope(line, strictjson.Limits{Depth: resultDepth})
-	for _, v := range members {
-		if raw := line[v.Start:v.End]; eerr == nil && v.Name == "id" && isID(raw) && strictjson.Check(raw) == nil {
-			id, code = raw, codeRequest
-		}
-	}
-	f.refuse(ctx, id, code, "refused: "+err.Error())
+	f.refuse(ctx, s, id, code, "refused: "+msg.err.Error())
 }
 
 // maxBatch bounds a batch whose ids are answered.
@@ -114,25 +123,25 @@ const maxBatch = 1 << 20
 
 // batch refuses every request in a batch, a form that only revision 2025-03-26
 // had. None is carried out, so that none can hide behind another.
-func (f *front) batch(ctx context.Context, line []byte) {
+func (f *front) batch(ctx context.Context, s Stream, line []byte) {
 	if len(line) > maxBatch {
-		f.refuse(ctx, nil, codeRequest, "batches are not supported")
+		f.refuse(ctx, s, nil, codeRequest, "batches are not supported")
 		return
 	}
 	ids, err := strictjson.Values(line, "/*/id")
 	if err != nil {
-		f.refuse(ctx, nil, codeParse, "refused: "+err.Error())
+		f.refuse(ctx, s, nil, codeParse, "refused: "+err.Error())
 		return
 	}
 	answered := false
 	for _, v := range ids {
 		if isID(v.Raw) {
 			answered = true
-			f.refuse(ctx, v.Raw, codeRequest, "batches are not supported")
+			f.refuse(ctx, s, v.Raw, codeRequest, "batches are not supported")
 		}
 	}
 	if !answered {
-		f.refuse(ctx, nil, codeRequest, "batches are not supported")
+		f.refuse(ctx, s, nil, codeRequest, "batches are not supported")
 	}
 }
 
@@ -148,57 +157,22 @@ func (f *front) notified(m message) {
 			return
 		}
 		f.mu.Lock()
-		cancel := f.pending[idKey(v.Raw)]
+		x := f.pending[idKey(v.Raw)]
 		f.mu.Unlock()
-		if cancel != nil {
-			cancel(errCancelled)
+		if x != nil {
+			x.cancel(errCancelled)
 		}
-	case "tools/call", "tools/list":
-		f.m.o.Log.Warn("denied a request without an id", slog.String("method", m.method))
-	}
-}
-
-// begin runs a request in a goroutine of its own, which can be cancelled by id,
-// and sends the line that run returns unless it was.
-func (f *front) begin(parent context.Context, m message, run func(context.Context, message) parcel) {
-	key := idKey(m.id())
-	ctx, cancel := context.WithCancelCause(parent)
-	if code, text := f.admit(key, cancel); text != "" {
-		cancel(nil)
-		f.refuse(parent, m.id(), code, text)
-		return
-	}
-	go func() {
-		defer f.calls.Done()
-		defer cancel(nil)
-		p := run(ctx, m)
-		f.forget(key) // first, so that the client may use the id again
-		if f.out.post(ctx, p) != nil && p.written != nil {
-			p.written()
+	default:
+		if _, ok := methodOf(m.method, inBoth); ok {
+			f.m.o.Log.Warn("denied a request without an id", slog.String("method", m.method))
 		}
-	}()
-}
-
-// admit registers a request and counts it in calls, or says why not.
-func (f *front) admit(key string, cancel context.CancelCauseFunc) (int, string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.closed:
-		return codeInternal, errGone.Error()
-	case f.pending[key] != nil:
-		return codeRequest, "this id is in use"
-	case len(f.pending) >= maxCalls:
-		return codeBusy, "too many requests at once"
 	}
-	f.pending[key] = cancel
-	f.calls.Add(1)
-	return 0, ""
 }
 
 // drain waits until what is in flight is answered, for a client that has sent its
 // last line. It returns why it stopped waiting, nil also when the time was up.
-func (f *front) drain(ctx context.Context) error {
+func (f *front) drain(ctx context.Context, gone <-chan struct{}) error {
+	close(f.hung)
 	answered := make(chan struct{})
 	go func() { // ends with the calls, which end when they are cancelled
 		f.calls.Wait()
@@ -209,18 +183,12 @@ func (f *front) drain(ctx context.Context) error {
 	select {
 	case <-answered:
 	case <-t.C:
-	case <-f.out.done:
+	case <-gone:
 		return errGone
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func (f *front) forget(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.pending, key)
 }
 
 func (f *front) close() {
@@ -235,36 +203,62 @@ func (f *front) isClosed() bool {
 	return f.closed
 }
 
-// answer and refuse drop the line if ctx has ended: whoever cancelled a request
+// reply and refuse drop the line if ctx has ended: whoever cancelled a request
 // waits for nothing.
-func (f *front) answer(ctx context.Context, m message, body []byte) {
-	_ = f.out.send(ctx, response(m.id(), "result", oneLine(body)))
+func (f *front) reply(ctx context.Context, s Stream, m message, body []byte) {
+	_ = s.Answer(ctx, Answer{Line: response(m.id(), "result", oneLine(body))})
 }
 
-func (f *front) refuse(ctx context.Context, id []byte, code int, text string) {
-	_ = f.out.send(ctx, fault(id, code, text))
+func (f *front) refuse(ctx context.Context, s Stream, id []byte, code int, text string) {
+	_ = s.Answer(ctx, Answer{Line: fault(id, code, text), Code: code})
 }
 
-// changed tells the client that the list of tools is another one now.
-func (f *front) changed(ctx context.Context) {
-	if f.opened.Load() {
-		_ = f.out.send(ctx, notification("notifications/tools/list_changed", nil))
+// changed tells every client that a list is another one now: tools, prompts or
+// resources.
+func (m *Mediator) changed(list string) {
+	for _, f := range m.connected() {
+		f.changed(list)
 	}
 }
 
+// changed tells the client of a session, and whoever listens for it. It waits for
+// nobody: what is not yet told when a list changes again is told once.
+func (f *front) changed(list string) {
+	method := "notifications/" + list + "/list_changed"
+	for _, l := range f.listeners(list) {
+		l.tell(method, []byte{'{'})
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.opened.Load() || f.closed || f.stale[list] {
+		return
+	}
+	f.stale[list] = true
+	f.calls.Go(func() {
+		_ = f.out.Ask(f.ctx, notification(method, nil))
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.stale, list)
+	})
+}
+
 // progress tells the client how far a request is. Nobody waits for it.
-func (f *front) progress(token, done, total []byte) {
+func (f *front) progress(m message, done, total []byte) {
+	s, token := m.x.at()
+	if token == nil {
+		return
+	}
 	params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
 	params = append(params, done...)
 	if total != nil {
 		params = append(append(params, `,"total":`...), total...)
 	}
-	f.out.offer(notification("notifications/progress", append(params, '}')))
+	s.Tell(notification("notifications/progress", append(params, '}')))
 }
 
 // waiting tells the client that a person is being asked, until stop is called.
-func (f *front) waiting(token []byte) (stop func()) {
-	if token == nil {
+func (f *front) waiting(m message) (stop func()) {
+	if _, token := m.x.at(); token == nil {
 		return func() {}
 	}
 	var mu sync.Mutex
@@ -279,10 +273,12 @@ func (f *front) waiting(token []byte) (stop func()) {
 			return
 		}
 		n++
-		params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
-		params = strconv.AppendFloat(params, float64(n)/1000, 'f', -1, 64) // below what the server will report
-		params = append(params, `,"message":"waiting for approval"}`...)
-		f.out.offer(notification("notifications/progress", params))
+		if s, token := m.x.at(); token != nil {
+			params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
+			params = strconv.AppendFloat(params, float64(n)/1000, 'f', -1, 64) // below what the server will report
+			params = append(params, `,"message":"waiting for approval"}`...)
+			s.Tell(notification("notifications/progress", params))
+		}
 		timer.Reset(f.m.o.AskEvery)
 	})
 	return func() {

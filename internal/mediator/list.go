@@ -90,7 +90,7 @@ func (s *server) publish(ctx context.Context, raw []byte) error {
 	s.tools.visible, s.tools.fresh = visible, time.Now().Add(freshFor)
 	s.mu.Unlock()
 	if news && !first {
-		s.front.changed(ctx)
+		s.m.changed("tools")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (s *server) readVisible(body []byte) ([]tool, error) {
 			continue
 		}
 		text, err := name.Text()
-		wire := s.front.m.wireName(s, text)
+		wire := s.m.wireName(s, text)
 		if err != nil || !goodToolName(wire) {
 			s.o.Log.Warn("tool with a name that clients refuse", slog.String("server", s.cfg.Name), slog.String("tool", clip(text)))
 			continue

@@ -38,6 +38,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,10 +48,11 @@ import (
 
 // Bounds that no option changes.
 const (
-	maxCalls    = 256 // requests of the client in flight
-	maxLists    = 4   // lists of tools for the client at once
-	maxNoise    = 100 // lines of a server that are not JSON-RPC, until it is stopped
-	maxPages    = 100 // pages of one tools/list
+	maxFronts   = 4096 // connections of clients at once
+	maxCalls    = 256  // requests of one connection in flight
+	maxLists    = 4    // lists for one connection at once
+	maxNoise    = 100  // lines of a server that are not JSON-RPC, until it is stopped
+	maxPages    = 100  // pages of one tools/list
 	maxTools    = 2000
 	maxStderr   = 8 << 10   // kept bytes of a server's standard error
 	maxHeld     = 256 << 20 // bytes of results that wait for the Decider, per server
@@ -124,12 +127,22 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Mediator serves one client. Make one with [New] and call [Mediator.Run] once.
+// A Mediator serves clients. Make one with [New] and call [Mediator.Run] or
+// [Mediator.Serve] once.
 type Mediator struct {
 	o       Options
 	servers []*server
 	byName  map[string]*server
 	started sync.Once
+	seals   seals
+
+	ctx   context.Context //nolint:containedctx // while clients are served; set by Serve
+	owned sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	fronts    map[*front]struct{}
+	suspended map[string]*suspension // by their tickets
 }
 
 // New checks o and returns a Mediator that has started nothing yet.
@@ -137,7 +150,13 @@ func New(o Options) (*Mediator, error) {
 	if o.Decider == nil || o.Starter == nil {
 		return nil, errors.New("making mediator: it needs a decider and a starter")
 	}
-	m := &Mediator{o: o.withDefaults(), byName: map[string]*server{}}
+	m := &Mediator{
+		o: o.withDefaults(), byName: map[string]*server{}, fronts: map[*front]struct{}{}, suspended: map[string]*suspension{},
+	}
+	var err error
+	if m.seals, err = newSeals(); err != nil {
+		return nil, fmt.Errorf("making mediator: %w", err)
+	}
 	for _, cfg := range o.Servers {
 		if err := CheckName(cfg.Name); err != nil {
 			return nil, fmt.Errorf("making mediator: %w", err)
@@ -152,8 +171,10 @@ func New(o Options) (*Mediator, error) {
 	return m, nil
 }
 
-// ErrRan says that Run was called before.
+// ErrRan says that Run or Serve was called before.
 var ErrRan = errors.New("a mediator runs once")
+
+var errGone = errors.New("the client has gone") // in the record of what was in flight
 
 // Run serves the client that writes to in and reads from out, until in ends and
 // what it asked for is answered, out breaks, or ctx ends. It then cancels what is
@@ -163,52 +184,89 @@ var ErrRan = errors.New("a mediator runs once")
 // If ctx ends while in blocks, the goroutine that reads in is left behind; it
 // ends with the next byte and does nothing more. The same holds for out.
 func (m *Mediator) Run(ctx context.Context, in io.Reader, out io.Writer) error {
-	err := ErrRan
-	m.started.Do(func() { err = m.run(ctx, in, out) })
+	box := newOutbox(out, 64)
+	err := m.Serve(ctx, func(ctx context.Context) error {
+		c, err := m.Connect("stdio", pipe{box})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.f.run(c.f.ctx, in, box.done)
+	})
+	box.close()
+	select {
+	case <-box.done:
+	case <-time.After(m.o.StopGrace):
+	}
 	return err
 }
 
-var errGone = errors.New("the client has gone") // in the record of what was in flight
+// Serve starts the servers and runs clients, which may [Mediator.Connect] as long as
+// it runs and its context has not ended. Then it cancels what is in flight, records
+// that, stops every server and waits for all of it. It returns what clients did.
+func (m *Mediator) Serve(ctx context.Context, clients func(ctx context.Context) error) error {
+	err := ErrRan
+	m.started.Do(func() { err = m.serve(ctx, clients) })
+	return err
+}
 
-func (m *Mediator) run(parent context.Context, in io.Reader, out io.Writer) error {
+func (m *Mediator) serve(parent context.Context, clients func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-
-	var owned sync.WaitGroup
-	f := newFront(m, out)
+	m.ctx = ctx
 	for _, s := range m.servers {
-		s.attach(ctx, &owned, f)
-		owned.Go(func() { _, _ = s.ready(ctx) }) // s keeps the error, and logged it
+		s.attach(ctx, &m.owned, m)
+		m.owned.Go(func() { _, _ = s.ready(ctx) }) // s keeps the error, and logged it
 	}
-	read := make(chan error, 1)
-	go func() { read <- f.read(ctx, in) }()
-
-	var err error
-	select {
-	case err = <-read:
-		if err == nil {
-			err = f.drain(ctx)
-		}
-	case <-f.out.done: // nobody reads the answers
-		err = errGone
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	f.close()
+	err := clients(ctx)
+	left := m.close()
 	cancel(errGone)
-	f.calls.Wait()
+	for _, f := range left {
+		f.calls.Wait()
+	}
 	var stopping sync.WaitGroup
 	for _, s := range m.servers {
 		stopping.Go(s.stop)
 	}
 	stopping.Wait()
-	owned.Wait()
-	f.out.close()
-	select {
-	case <-f.out.done:
-	case <-time.After(m.o.StopGrace):
-	}
+	m.owned.Wait()
 	return err
+}
+
+// admit counts a connection in.
+func (m *Mediator) admit(who string, out Stream) (*front, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed || m.ctx == nil || m.ctx.Err() != nil:
+		return nil, errStopped
+	case len(m.fronts) >= maxFronts:
+		return nil, ErrFull
+	}
+	f := newFront(m, who, out)
+	m.fronts[f] = struct{}{}
+	return f, nil
+}
+
+func (m *Mediator) release(f *front) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.fronts, f)
+}
+
+// close lets no more connections in, and returns those that there are.
+func (m *Mediator) close() []*front {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	return slices.Collect(maps.Keys(m.fronts))
+}
+
+// connected returns the connections that there are.
+func (m *Mediator) connected() []*front {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.fronts))
 }
 
 // A State is what can be said of a server at one moment.

@@ -33,6 +33,8 @@ type message struct {
 	params span
 	result span
 	fault  span // the error object
+
+	x *exchange // of a request under way; nil otherwise
 }
 
 func (m message) id() []byte { return m.idAt.of(m.raw) }
