@@ -14,7 +14,7 @@ import (
 // asked, and resolved and judged again after the answer.
 func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 	ask := d.judged
-	if d.run.Ask.Never || g.o.Desk == nil {
+	if g.asksNobody(d) {
 		return &refusal{code: act.CodeNoAnswer, rules: ask.Rules, reason: ask.Reason + " Nobody can be asked in this session: do without it, or tell the person what stands in the way."}
 	}
 	if err := g.recordQuestion(ctx, d); err != nil {
@@ -39,6 +39,8 @@ func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 	return d.again(g)
 }
 
+func (g *Gate) asksNobody(d *draft) bool { return d.run.Ask.Never || g.o.Desk == nil }
+
 // unanswered is the denial of a question that nobody said yes to.
 func (d *draft) unanswered(a Answer) *refusal {
 	no := &refusal{code: a.Code, rules: d.judged.Rules, reason: d.judged.Reason + " A person was asked and said no."}
@@ -61,10 +63,13 @@ func (d *draft) again(g *Gate) *refusal {
 		return no
 	}
 	g.soften(d)
+	g.inspect(d)
+	if no := d.implied(g.o.Now(), false); no != nil {
+		return no
+	}
 	if !reflect.DeepEqual(effects, d.res.Effects) || !bytes.Equal(dispatch, d.res.Bytes) {
 		return refuse(act.CodeChanged, "what this call would do changed while a person was asked; call again to ask about what it would do now")
 	}
-	g.inspect(d)
 	d.approved = clauses(asked.Ask)
 	if no := d.judge(g); no != nil {
 		return no

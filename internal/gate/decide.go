@@ -24,7 +24,8 @@ type draft struct {
 	judged   policy.Decision
 	approved []string // clauses that a person approved
 	answer   *Answer
-	asked    bool // the request entry is already in the ledger
+	asked    bool     // the request entry is already in the ledger
+	notes    []string // what of its trees a box does not give, and why
 }
 
 // A refusal ends a draft with a denial.
@@ -101,6 +102,9 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 		return refuse(act.CodeInvalid, "this call would have %d effects, which take %d bytes to record; at most %d do: ask for less at once", count, n, maxEffects)
 	}
 	g.inspect(d)
+	if no := d.implied(g.o.Now(), g.asksNobody(d)); no != nil {
+		return no
+	}
 	if no := d.judge(g); no != nil {
 		return no
 	}
@@ -280,8 +284,8 @@ func (d *draft) sets() []act.Label {
 func (d *draft) allowed() act.Ticket {
 	return act.Ticket{
 		Session: d.req.Session, Verb: d.req.Verb, Tool: d.req.Tool, Verdict: act.Allow,
-		Rules: d.judged.Rules, Reason: d.judged.Reason, Effects: d.res.Effects,
-		Bytes: d.res.Bytes, Filter: d.judged.Filter,
+		Rules: d.judged.Rules, Reason: cut(strings.Join(d.notes, "; "), maxReason),
+		Effects: d.res.Effects, Bytes: d.res.Bytes, Filter: d.judged.Filter,
 	}
 }
 

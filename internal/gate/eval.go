@@ -44,6 +44,9 @@ func Evaluate(run *Run, r act.Request, g Given) Judgement {
 	if no := d.resolve(); no != nil {
 		return d.judgement(no)
 	}
+	if no := d.implied(g.Now, run.Ask.Never); no != nil {
+		return d.judgement(no)
+	}
 	d.judged = run.Policy.Decide(policy.Query{
 		Principal: r.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
 		Labels: g.Labels, Approved: g.Approved, Now: g.Now,

@@ -52,6 +52,9 @@ type Options struct {
 	// Confirmed, if set, is told the report once it is on record; an error of it
 	// keeps the program from starting.
 	Confirmed func(sandbox.Report) error
+	// Narrowed, if set, is told what the box does not give of what was asked for, and why,
+	// if there is anything, before it is built. It may hold text of an agent.
+	Narrowed func(note string)
 }
 
 // A Running is a program that was started. Finish must be called once.
@@ -88,6 +91,9 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	}
 	if t.Verdict != act.Allow {
 		return nil, &DeniedError{t}
+	}
+	if o.Narrowed != nil && t.Reason != "" {
+		o.Narrowed(t.Reason)
 	}
 	s, err = granted(s, t)
 	if err == nil {
@@ -140,6 +146,7 @@ type exec struct {
 	Write []string `json:"write,omitempty"`
 	Later bool     `json:"later,omitempty"`
 	Hide  []string `json:"hide,omitempty"`
+	Hold  []string `json:"hold,omitempty"` // only in a ticket
 }
 
 // checkText refuses what JSON cannot carry: the encoder puts another character in the
@@ -175,6 +182,7 @@ func granted(s sandbox.Spec, t act.Ticket) (sandbox.Spec, error) {
 		return s, fmt.Errorf("%w: reading the ticket: %w", sandbox.ErrNotBuilt, err)
 	}
 	s.Denied = slices.Concat(s.Denied, e.Hide, t.Filter.LeaveOut)
+	s.Held = slices.Concat(s.Held, e.Hold)
 	was := asked(s)
 	if len(e.Argv) != len(was.Argv) || len(e.Read) != len(was.Read) || len(e.Write) != len(was.Write) || e.Later != was.Later {
 		return s, fmt.Errorf("%w: the ticket is not about this command", sandbox.ErrNotBuilt)

@@ -1,8 +1,6 @@
 package resolve
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -25,6 +23,8 @@ type Exec struct {
 	// Hide is what is not there in the box. It may be asked for, and what lies in
 	// the trees and is out of reach of agents is added.
 	Hide []string `json:"hide,omitempty"`
+	// Hold is what the box holds of what it can write. It cannot be asked for.
+	Hold []string `json:"hold,omitempty"`
 }
 
 // changes are what a box may do to what it can write.
@@ -40,6 +40,7 @@ func (v View) Exec(args []byte) (Resolution, error) {
 	if len(e.Read)+len(e.Write)+len(e.Hide) > maxValues {
 		return Resolution{}, bad("", "names more than %d paths", maxValues)
 	}
+	e.Hold = nil
 	effects, err := v.execProgram(&e)
 	if err != nil {
 		return Resolution{}, err
@@ -63,13 +64,8 @@ func (v View) Exec(args []byte) (Resolution, error) {
 	}
 	slices.Sort(e.Hide)
 	e.Hide = slices.Compact(e.Hide)
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // people read it
-	if err := enc.Encode(e); err != nil {
-		return Resolution{}, fmt.Errorf("encoding a command: %w", err)
-	}
-	return Resolution{Effects: effects, Bytes: bytes.TrimSpace(out.Bytes())}, nil
+	text, err := e.encode()
+	return Resolution{Effects: effects, Bytes: text}, err
 }
 
 // execProgram resolves program and directory of e, in place.
