@@ -19,8 +19,8 @@ const healthy = time.Minute
 type server struct {
 	cfg   Server
 	o     *Options
-	era   serverEra
 	slots chan struct{}
+	meter meter
 
 	// Set by attach, before anything runs.
 	ctx   context.Context //nolint:containedctx // the life of the session, which starts and refreshes outlive calls in
@@ -28,6 +28,9 @@ type server struct {
 	m     *Mediator
 
 	mu        sync.Mutex
+	era       known // of all its incarnations
+	starts    int   // there were
+	stale     bool  // it may ask more than it was told
 	link      *link
 	starting  chan struct{} // closed at the end of the start under way; nil if none is
 	since     time.Time     // when the link came up
@@ -47,7 +50,10 @@ func newServer(cfg Server, o *Options) *server {
 	if cfg.Ringfence.Builtin == builtinExec {
 		slots = min(slots, max(minCommands, 2*runtime.GOMAXPROCS(0)))
 	}
-	return &server{cfg: cfg, o: o, era: sessions{}, slots: make(chan struct{}, slots)}
+	if n := cfg.Ringfence.Quota.Concurrent; n > 0 {
+		slots = min(slots, n)
+	}
+	return &server{cfg: cfg, o: o, slots: make(chan struct{}, slots), meter: meter{quota: cfg.Ringfence.Quota}}
 }
 
 func (s *server) attach(ctx context.Context, owned *sync.WaitGroup, m *Mediator) {
@@ -73,10 +79,14 @@ func (s *server) enter(ctx context.Context) error {
 	}
 	select {
 	case s.slots <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	err := s.meter.call(time.Now())
+	if err != nil {
+		s.leave()
+	}
+	return err
 }
 
 func (s *server) leave() { <-s.slots }
@@ -100,7 +110,7 @@ func (s *server) stands(at footing) bool {
 // returns.
 func (s *server) ready(ctx context.Context) (footing, error) {
 	s.mu.Lock()
-	if s.link != nil && s.link.up() {
+	if s.link != nil && s.link.up() && !s.outlived() {
 		defer s.mu.Unlock()
 		return footing{s.link, s.tools.version}, nil
 	}
@@ -137,7 +147,9 @@ func (s *server) begin() error {
 		return errStopped
 	}
 	old := s.link
-	if old != nil {
+	if s.stale {
+		s.stale = false
+	} else if old != nil {
 		s.err = old.reason()
 		if time.Since(s.since) >= healthy {
 			s.deaths = 0
@@ -182,14 +194,29 @@ func (s *server) began(l *link, err error) (missed bool) {
 }
 
 // start brings the server up, after the end of old and a pause, until its
-// definitions are decided.
+// definitions are decided. One that ends when it is probed is started once more.
 func (s *server) start(old *link, pause time.Duration) (*link, error) {
 	if old != nil {
 		old.stop(s.o.StopGrace)
 	}
-	if !sleep(s.ctx, pause) {
+	if !sleep(s.ctx, pause) || s.m.met(s.ctx) != nil {
 		return nil, errStopped
 	}
+	l, err := s.incarnate()
+	if errors.Is(err, errProbed) {
+		s.mu.Lock()
+		s.era = sessioned
+		s.mu.Unlock()
+		l, err = s.incarnate()
+	}
+	return l, err
+}
+
+// incarnate starts one incarnation.
+func (s *server) incarnate() (*link, error) {
+	s.mu.Lock()
+	s.starts++
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, s.o.StartTimeout, errors.New("it did not get ready in time"))
 	defer cancel()
 	p, err := s.o.Starter.Start(ctx, s.cfg)
@@ -199,6 +226,7 @@ func (s *server) start(old *link, pause time.Duration) (*link, error) {
 	log := s.o.Log
 	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))
 	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh)
+	l.meter, l.declares = &s.meter, s.m.declares()
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.err.String()
 		l.stop(s.o.StopGrace)
@@ -211,11 +239,15 @@ func (s *server) start(old *link, pause time.Duration) (*link, error) {
 func (s *server) prepare(ctx context.Context, l *link, report string) error {
 	s.mu.Lock()
 	s.report = report
+	era := s.era
 	s.mu.Unlock()
-	raw, err := definitionsOf(ctx, l, s.era, s.o.Version)
+	raw, err := definitionsOf(ctx, l, era, s.o.Version)
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.era = l.era()
+	s.mu.Unlock()
 	return s.publish(ctx, raw)
 }
 

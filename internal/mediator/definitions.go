@@ -31,7 +31,7 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 		return nil, "", err
 	}
 	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {})
-	list, err = definitionsOf(ctx, l, sessions{}, o.Version)
+	list, err = definitionsOf(ctx, l, unknown, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {
 		o.Log.WarnContext(ctx, "server did not list its tools",
@@ -43,8 +43,8 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 
 // definitionsOf opens l and reads its tools; a server that offers none has an
 // empty list.
-func definitionsOf(ctx context.Context, l *link, era serverEra, version string) ([]byte, error) {
-	o, err := era.open(ctx, l, version)
+func definitionsOf(ctx context.Context, l *link, era known, version string) ([]byte, error) {
+	o, err := l.open(ctx, era, version)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package mediator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,18 +14,6 @@ import (
 // between them on the side of the client is in [sessions.serve] and
 // [requests.serve], on the side of servers behind serverEra; lists and calls do
 // not know which era either side speaks.
-
-// A serverEra opens a connection to a server of its era.
-type serverEra interface {
-	// open makes l ready for requests and says what the server offers.
-	open(ctx context.Context, l *link, version string) (offer, error)
-}
-
-// An offer is what a server says of itself when it is opened.
-type offer struct {
-	protocol string
-	tools    bool
-}
 
 // sessions is the era that starts with initialize, on both sides.
 type sessions struct{}
@@ -76,6 +63,7 @@ func (sessions) initialize(f *front, m message) []byte {
 		f.hello.capabilities = v.Raw
 	}
 	f.mu.Unlock()
+	f.m.meet(f.hello.capabilities)
 	f.opened.Store(true)
 	b := append([]byte(`{"protocolVersion":`), quote(version)...)
 	b = append(append(b, `,"capabilities":`...), f.m.capabilities()...)
@@ -97,32 +85,6 @@ func (m *Mediator) withInstructions(b []byte) []byte {
 		b = append(append(b, `,"instructions":`...), quote(text)...)
 	}
 	return b
-}
-
-// open offers the server no capabilities: it may ask nothing of the client.
-func (sessions) open(ctx context.Context, l *link, version string) (offer, error) {
-	params := append([]byte(`{"protocolVersion":`), quote(sessionVersions[0])...)
-	params = append(params, `,"capabilities":{},"clientInfo":{"name":"ringfence","version":`...)
-	params = append(append(params, quote(version)...), "}}"...)
-	a, err := l.ask(ctx, "initialize", params)
-	if err != nil {
-		return offer{}, fmt.Errorf("opening: %w", err)
-	}
-	v, ok, err := strictjson.Find(a.body, "/protocolVersion")
-	if err != nil {
-		return offer{}, fmt.Errorf("opening: reading its answer: %w", err)
-	}
-	if !ok {
-		return offer{}, errors.New("opening: its answer names no protocol version")
-	}
-	o := offer{}
-	if o.protocol, err = v.Text(); err != nil || !slices.Contains(sessionVersions, o.protocol) {
-		return offer{}, fmt.Errorf("opening: it speaks %s, which is none of %s", clip(string(v.Raw)), strings.Join(sessionVersions, ", "))
-	}
-	if _, o.tools, err = strictjson.Find(a.body, "/capabilities/tools"); err != nil {
-		return offer{}, fmt.Errorf("opening: %w", err)
-	}
-	return o, l.out.send(ctx, notification("notifications/initialized", nil))
 }
 
 // clip keeps what strangers wrote short and on one line.

@@ -69,6 +69,10 @@ func (e requests) serve(ctx context.Context, f *front, m message, s Stream) {
 		_ = s.Answer(ctx, Answer{Line: response(m.id(), "error", faultBody(code, text, data)), Code: code})
 		return
 	}
+	if len(f.m.o.MayAsk) > 0 {
+		v, _ := m.meta(metaCapabilities)
+		f.m.meet(v.Raw)
+	}
 	row, ok := methodOf(m.method, inRequests)
 	switch {
 	case !ok:

@@ -117,8 +117,9 @@ func (f *fakeStarter) process(run fakeServer) *Process {
 				errW.Close()
 			})
 		},
-		Wait:   func() error { <-ended; return nil },
-		Report: "fake",
+		Wait:     func() error { <-ended; return nil },
+		Report:   "fake",
+		Sessions: true,
 	}
 }
 

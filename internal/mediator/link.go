@@ -61,19 +61,31 @@ type link struct {
 	said    func(m message) // any other notification but progress; nil drops them
 	orders  *orders         // of the server "exec"; nil with all others
 
-	held atomic.Int64 // bytes of results not yet released
-	down chan struct{}
-	gone chan struct{} // the process has ended and every goroutine of the link
+	declares []byte // what a server with sessions may ask of clients, as their capabilities; nil is nothing
+
+	meter *meter       // counts what the server sends; may be nil
+	held  atomic.Int64 // bytes of results not yet released
+	down  chan struct{}
+	gone  chan struct{} // the process has ended and every goroutine of the link
 
 	mu      sync.Mutex
 	cause   error
 	next    int64
 	pending map[int64]*flight
+	asking  map[string]context.CancelCauseFunc // requests of the server that wait for a client, by idKey
+	doubted bool                               // whether it still answers is being found out
+
+	// Of a server of the era of requests only.
+	alone    *alone
+	wants    []byte   // the lists whose changes it should tell, the beginning of an object
+	watched  []string // resources that clients have subscribed to
+	unlisten func()   // ends the subscription for both
 }
 
 // A flight is a request that the server has not answered yet.
 type flight struct {
 	reply chan answer
+	ctx   context.Context //nolint:containedctx // as long as it is under way
 	errand
 }
 
@@ -117,6 +129,7 @@ func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, c
 	l := &link{
 		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed,
 		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
+		asking: map[string]context.CancelCauseFunc{},
 	}
 	if p.Channel != nil {
 		l.orders = newOrders(s, run, p.Channel, log, l.breach)
@@ -232,10 +245,31 @@ func (l *link) ask(ctx context.Context, method string, params []byte) (answer, e
 	return a, nil
 }
 
-// request sends the line that build makes for an id and waits for the answer. If
-// ctx ends first, the server is told so and its answer will be dropped.
+// request sends the line that build makes for an id, as the era of the server has it,
+// and waits for the answer. If ctx ends first, the server is told so and its answer
+// will be dropped. build is called again if the server wants something before it
+// answers (see [asker]).
 func (l *link) request(ctx context.Context, e errand, build func(id int64) ([]byte, error)) (answer, error) {
-	fl := &flight{reply: make(chan answer, 1), errand: e}
+	l.mu.Lock()
+	me := l.alone
+	l.mu.Unlock()
+	if me != nil {
+		return l.rounds(ctx, me, e, build)
+	}
+	return l.send(ctx, e, func(id int64) ([]byte, error) {
+		line, err := build(id)
+		if err != nil {
+			return nil, err
+		}
+		return undress(line)
+	})
+}
+
+// send sends one line and waits for its answer.
+func (l *link) send(parent context.Context, e errand, build func(id int64) ([]byte, error)) (answer, error) {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	fl := &flight{reply: make(chan answer, 1), ctx: ctx, errand: e}
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
@@ -263,6 +297,9 @@ func (l *link) request(ctx context.Context, e errand, build func(id int64) ([]by
 		l.deaf()
 	case <-ctx.Done():
 		l.out.offer(notification("notifications/cancelled", append(strconv.AppendInt([]byte(`{"requestId":`), id, 10), '}')))
+		if errors.Is(context.Cause(ctx), errTimeout) {
+			l.doubt()
+		}
 		return answer{}, fmt.Errorf("sent, with unknown effect: %w", context.Cause(ctx))
 	}
 	select {
@@ -381,6 +418,7 @@ func (l *link) answered(m message) bool {
 		a = answer{body: m.fault.of(m.raw), fault: true}
 	}
 	size := int64(len(m.raw))
+	l.meter.came(time.Now(), len(m.raw))
 	var once sync.Once
 	a.held = func() { once.Do(func() { l.held.Add(-size) }) }
 	if l.held.Add(size) > maxHeld {
@@ -399,13 +437,49 @@ func (l *link) answered(m message) bool {
 	return true
 }
 
-// asked answers a request of the server: ping, and nothing else.
-func (l *link) asked(m message) {
-	line := response(m.id(), "result", []byte(`{}`))
-	if m.method != "ping" {
-		line = fault(m.id(), codeMethod, "ringfence does not offer "+clip(m.method))
+// aliveTime is how long a server that let a call time out may take for a ping.
+const aliveTime = 10 * time.Second
+
+// doubt finds out whether a server still answers at all, and takes the link down if
+// it does not, so that the next call starts another.
+func (l *link) doubt() {
+	l.mu.Lock()
+	busy := l.doubted
+	l.doubted = true
+	l.mu.Unlock()
+	if busy {
+		return
 	}
-	l.out.offer(line) // a server that does not read has no claim to answers
+	go func() { // ends with the time
+		ctx, cancel := context.WithTimeout(context.Background(), aliveTime)
+		defer cancel()
+		err := l.alive(ctx)
+		l.mu.Lock()
+		l.doubted = false
+		l.mu.Unlock()
+		if err != nil && ctx.Err() != nil && l.up() {
+			l.breach(errors.New("it does not answer any more"))
+		}
+	}()
+}
+
+// alive returns nil if the server answers, with whatever.
+func (l *link) alive(ctx context.Context) error {
+	l.mu.Lock()
+	me := l.alone
+	l.mu.Unlock()
+	method := "ping"
+	if me != nil {
+		method = "server/discover"
+	}
+	a, err := l.request(ctx, errand{}, func(id int64) ([]byte, error) {
+		b := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
+		return append(append(append(b, `,"method":"`...), method...), "\",\"params\":{}}\n"...), nil
+	})
+	if err == nil {
+		a.free()
+	}
+	return err
 }
 
 func (l *link) notified(m message) {
@@ -414,6 +488,8 @@ func (l *link) notified(m message) {
 		l.changed()
 	case "notifications/progress":
 		l.progressed(m)
+	case "notifications/cancelled":
+		l.withdrawn(m)
 	default:
 		if l.said != nil {
 			l.said(m)

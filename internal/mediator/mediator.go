@@ -68,6 +68,11 @@ type Options struct {
 	// Commander runs commands for the built-in server "exec"; nil runs none.
 	Commander Commander
 
+	// MayAsk are the requests that servers may make of a client, if the Decider and the
+	// client agree: roots/list, sampling/createMessage, elicitation/create. Servers with
+	// sessions are told of no other, and wait for the first client before they start.
+	MayAsk []string
+
 	Session   string // for [act.Request]
 	Principal string // for [act.Request]
 
@@ -135,6 +140,7 @@ type Mediator struct {
 	byName  map[string]*server
 	started sync.Once
 	seals   seals
+	meeting *meeting
 
 	ctx   context.Context //nolint:containedctx // while clients are served; set by Serve
 	owned sync.WaitGroup
@@ -151,7 +157,7 @@ func New(o Options) (*Mediator, error) {
 		return nil, errors.New("making mediator: it needs a decider and a starter")
 	}
 	m := &Mediator{
-		o: o.withDefaults(), byName: map[string]*server{}, fronts: map[*front]struct{}{}, suspended: map[string]*suspension{},
+		o: o.withDefaults(), byName: map[string]*server{}, fronts: map[*front]struct{}{}, suspended: map[string]*suspension{}, meeting: newMeeting(),
 	}
 	var err error
 	if m.seals, err = newSeals(); err != nil {

@@ -164,10 +164,10 @@ func open(s mediator.Server, carrier http.RoundTripper, limit int) *mediator.Pro
 			cancel(errKilled)
 			_, _ = outW.Close(), errW.Close() // whoever writes there waits for nobody
 		},
-		Wait:      c.wait,
-		Report:    NotHeld,
-		About:     c.madeIn,
-		Sessions:  s.Type == mediator.TransportSSE,
+		Wait:     c.wait,
+		Report:   NotHeld,
+		About:    c.madeIn,
+		Sessions: s.Type == mediator.TransportSSE,
 	}
 }
 

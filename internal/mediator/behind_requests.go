@@ -1,0 +1,373 @@
+package mediator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ringfence/internal/act/strictjson"
+)
+
+// What a request says of its client in _meta, beside its version and capabilities.
+const (
+	metaPrefix = "io.modelcontextprotocol/"
+	metaClient = metaPrefix + "clientInfo"
+	metaLevel  = metaPrefix + "logLevel"
+)
+
+// maxRounds bounds how often one request is sent again with what the server asked
+// for. The era sets no bound; two are usual.
+const maxRounds = 10
+
+// maxInputs bounds what a server may ask for at once.
+const maxInputs = 16
+
+// alone is what a link needs for a server of this era.
+type alone struct {
+	version string // the revision
+	client  []byte // who we are: a JSON object
+	level   []byte // from which level on it should log, a JSON string; nil is not at all
+}
+
+// open asks the server what it is. Nothing of it stays at the server.
+func (requests) open(ctx context.Context, l *link, version string) (offer, error) {
+	me := &alone{version: requestVersions[0], client: append(append([]byte(`{"name":"ringfence","version":`), quote(version)...), '}')}
+	params, err := me.dress([]byte(`{"params":{}}`), nil, nil)
+	if err != nil {
+		return offer{}, err
+	}
+	params = params[len(`{"params":`) : len(params)-1]
+	a, err := l.ask(ctx, "server/discover", params)
+	if err != nil {
+		return offer{}, fmt.Errorf("opening: %w", err)
+	}
+	versions, err := strictjson.Values(a.body, "/supportedVersions/*")
+	if err != nil {
+		return offer{}, fmt.Errorf("opening: reading its answer: %w", err)
+	}
+	spoken := func(v strictjson.Value) bool { text, err := v.Text(); return err == nil && text == me.version }
+	if !slices.ContainsFunc(versions, spoken) {
+		return offer{}, errors.New("opening: it does not speak " + strings.Join(requestVersions, ", "))
+	}
+	o := offer{protocol: me.version}
+	if err := o.read(a.body); err != nil {
+		return offer{}, fmt.Errorf("opening: %w", err)
+	}
+	l.mu.Lock()
+	l.alone = me
+	l.mu.Unlock()
+	return o, l.listenTo(o)
+}
+
+// dress returns a request of the mediator as the era has it: with what its _meta must
+// say, and with answers to what the server asked for, if more is not nil. Other
+// members of _meta stay. offers may be nil: the client can be asked nothing.
+func (a *alone) dress(line, offers []byte, more *inputs) ([]byte, error) {
+	if offers == nil {
+		offers = []byte(`{}`)
+	}
+	meta := []pair{{metaVersion, quote(a.version)}, {metaClient, a.client}, {metaCapabilities, offers}}
+	if a.level != nil {
+		meta = append(meta, pair{metaLevel, a.level})
+	}
+	var params []pair
+	if more != nil {
+		params = append(params, pair{"inputResponses", more.responses}, pair{"requestState", more.state})
+	}
+	return withMeta(line, params, meta)
+}
+
+// undress returns a request without what only the era of requests says in _meta.
+func undress(line []byte) ([]byte, error) {
+	if !bytes.Contains(line, []byte(metaPrefix)) {
+		return line, nil
+	}
+	return withMeta(line, nil, []pair{{metaVersion, nil}, {metaClient, nil}, {metaCapabilities, nil}, {metaLevel, nil}})
+}
+
+// A pair is a member that an object is to have; without a value it is to have none.
+type pair struct {
+	name  string
+	value []byte
+}
+
+// withMeta sets members of params and of params._meta in a line of ours.
+func withMeta(line []byte, params, meta []pair) ([]byte, error) {
+	limits := strictjson.Limits{Size: len(line), Depth: resultDepth}
+	top, err := strictjson.Envelope(line, limits)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(top, func(m strictjson.Member) bool { return m.Name == "params" })
+	if i < 0 { // a request has them by now
+		return nil, errors.New("a request without params")
+	}
+	at := span{top[i].Start, top[i].End}
+	inner, err := strictjson.Envelope(at.of(line), limits)
+	if err != nil {
+		return nil, err
+	}
+	object := []byte(`{}`)
+	for _, m := range inner {
+		if m.Name == "_meta" {
+			object = at.of(line)[m.Start:m.End]
+		}
+	}
+	changed, err := setMembers(object, meta)
+	if err != nil {
+		return nil, err
+	}
+	if string(changed) == "{}" && string(object) != "{}" {
+		changed = nil
+	}
+	if changed == nil || string(changed) != "{}" {
+		params = append(params, pair{"_meta", changed})
+	}
+	out, err := setMembers(at.of(line), params)
+	if err != nil {
+		return nil, err
+	}
+	return strictjson.Splice(line, []strictjson.Edit{{Start: at.start, End: at.end, New: out}})
+}
+
+// setMembers returns the object raw with set in it. All other bytes stay, but for the
+// commas beside what is taken out.
+func setMembers(raw []byte, set []pair) ([]byte, error) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, errors.New("not an object")
+	}
+	members, err := strictjson.Envelope(raw, strictjson.Limits{Size: len(raw), Depth: resultDepth})
+	if err != nil {
+		return nil, err
+	}
+	var edits []strictjson.Edit
+	var gone []bool
+	left := len(members)
+	seen := map[string]bool{}
+	for _, m := range members {
+		j := slices.IndexFunc(set, func(p pair) bool { return p.name == m.Name })
+		out := j >= 0 && set[j].value == nil
+		gone = append(gone, out)
+		if out {
+			left--
+		} else if j >= 0 {
+			edits = append(edits, strictjson.Edit{Start: m.Start, End: m.End, New: set[j].value})
+		}
+		seen[m.Name] = true
+	}
+	edits = append(edits, removals(raw, members, gone)...)
+	var added []byte
+	for _, p := range set {
+		if seen[p.name] || p.value == nil {
+			continue
+		}
+		if left > 0 || added != nil {
+			added = append(added, ',')
+		}
+		added = append(append(append(added, quote(p.name)...), ':'), p.value...)
+	}
+	if added != nil {
+		edits = append(edits, strictjson.Edit{Start: len(raw) - 1, End: len(raw) - 1, New: added})
+	}
+	return strictjson.Splice(raw, edits)
+}
+
+// removals takes members out, each with the comma behind it, or, where nothing is
+// left behind it, with the one before.
+func removals(raw []byte, members []strictjson.Member, gone []bool) (edits []strictjson.Edit) {
+	last := -1 // the last member that stays
+	for i := range members {
+		if !gone[i] {
+			last = i
+		}
+	}
+	for i := 0; i < len(members); i++ {
+		switch {
+		case !gone[i]:
+		case i < last:
+			edits = append(edits, strictjson.Edit{Start: members[i].At, End: members[i+1].At})
+		default: // all that follow go, too
+			start := members[i].At
+			if last >= 0 {
+				start = members[last].End
+			}
+			return append(edits, strictjson.Edit{Start: start, End: bytes.LastIndexByte(raw, '}')})
+		}
+	}
+	return edits
+}
+
+// inputs are the answers to what a server asked for.
+type inputs struct {
+	responses []byte // an object; nil if it asked for nothing
+	state     []byte // its requestState, as it was written; nil if there was none
+}
+
+// wantsInput reports whether a result asks for input instead of being one.
+func wantsInput(body []byte) bool {
+	if !bytes.Contains(body, []byte("input_required")) {
+		return false
+	}
+	v, ok, err := strictjson.Find(body, "/resultType")
+	if err != nil || !ok {
+		return false
+	}
+	text, err := v.Text()
+	return err == nil && text == "input_required"
+}
+
+// rounds sends a request until it is answered by a result, asking the client for what
+// the server wants in between.
+func (l *link) rounds(ctx context.Context, me *alone, e errand, build func(id int64) ([]byte, error)) (answer, error) {
+	var offers []byte
+	if e.asker != nil {
+		offers = e.asker.offers()
+	}
+	var more *inputs
+	for range maxRounds {
+		var instead []byte
+		a, err := l.send(ctx, e, func(id int64) ([]byte, error) {
+			line, err := build(id)
+			if err != nil {
+				return nil, err
+			}
+			if instead = l.instead(line); instead != nil {
+				return nil, errInstead
+			}
+			return me.dress(line, offers, more)
+		})
+		if instead != nil {
+			return answer{body: instead}, nil
+		}
+		if err != nil || a.fault || !wantsInput(a.body) || e.asker != nil && e.asker.passes() {
+			return a, err
+		}
+		more, err = gather(ctx, e.asker, a.body)
+		a.free()
+		if err != nil {
+			return answer{fault: true, body: faultBody(codeInternal, "the server wants input: "+err.Error(), nil)}, nil
+		}
+		if more.responses == nil && !sleep(ctx, time.Second) { // it is busy, and says so in this way
+			return answer{}, fmt.Errorf("not sent again: %w", context.Cause(ctx))
+		}
+	}
+	return answer{fault: true, body: faultBody(codeInternal, fmt.Sprintf("the server asked for input more than %d times", maxRounds), nil)}, nil
+}
+
+// errInstead says that a request was answered here.
+var errInstead = errors.New("answered here")
+
+// instead does what a request of the era of sessions asks for that this era has no
+// request for, and returns its result; nil if line is no such request.
+func (l *link) instead(line []byte) []byte {
+	m, err := readServer(line, len(line))
+	if err != nil {
+		return nil
+	}
+	text := func(name string) string {
+		v, ok, err := strictjson.Find(m.params.of(m.raw), "/"+name)
+		if err != nil || !ok {
+			return ""
+		}
+		s, err := v.Text()
+		if err != nil {
+			return ""
+		}
+		return s
+	}
+	switch m.method {
+	case "resources/subscribe":
+		l.watch(text("uri"), true)
+	case "resources/unsubscribe":
+		l.watch(text("uri"), false)
+	case "logging/setLevel":
+		l.mu.Lock()
+		me := *l.alone // requests under way read the one before
+		me.level = quote(text("level"))
+		l.alone = &me
+		l.mu.Unlock()
+	default:
+		return nil
+	}
+	return []byte(`{}`)
+}
+
+// maxWatched bounds the resources of one server that clients have subscribed to.
+const maxWatched = 1000
+
+// watch subscribes to the resource uri, or ends that.
+func (l *link) watch(uri string, on bool) {
+	l.mu.Lock()
+	i := slices.Index(l.watched, uri)
+	switch {
+	case on && i < 0 && len(l.watched) < maxWatched:
+		l.watched = append(l.watched, uri)
+	case !on && i >= 0:
+		l.watched = slices.Delete(l.watched, i, i+1)
+	default:
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.listen()
+}
+
+// gather asks the client for each thing that the result body of a server wants.
+func gather(ctx context.Context, client asker, body []byte) (*inputs, error) {
+	if err := strictjson.CheckLimits(body, strictjson.Limits{Depth: resultDepth}); err != nil {
+		return nil, err
+	}
+	more := &inputs{}
+	if v, ok, err := strictjson.Find(body, "/requestState"); err == nil && ok && v.Kind == strictjson.String {
+		more.state = v.Raw
+	}
+	v, ok, err := strictjson.Find(body, "/inputRequests")
+	if err != nil || !ok {
+		return more, err
+	}
+	asks, err := strictjson.Members(v.Raw, strictjson.Limits{Depth: resultDepth})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(asks) > maxInputs:
+		return nil, fmt.Errorf("of %d kinds, at most %d", len(asks), maxInputs)
+	case len(asks) == 0:
+		return more, nil
+	case client == nil:
+		return nil, errors.New("nobody can be asked for it")
+	}
+	more.responses = []byte{'{'}
+	for i, m := range asks {
+		result, err := askFor(ctx, client, v.Raw[m.Start:m.End])
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			more.responses = append(more.responses, ',')
+		}
+		more.responses = append(append(append(more.responses, quote(m.Name)...), ':'), result...)
+	}
+	more.responses = append(more.responses, '}')
+	return more, nil
+}
+
+// askFor asks the client for one entry of inputRequests.
+func askFor(ctx context.Context, client asker, entry []byte) ([]byte, error) {
+	v, ok, err := strictjson.Find(entry, "/method")
+	if err != nil || !ok {
+		return nil, errors.New("of no kind that it names")
+	}
+	method, err := v.Text()
+	if err != nil || !slices.Contains(asks, method) {
+		return nil, errors.New("of a kind that is unknown: " + clip(string(v.Raw)))
+	}
+	params := []byte(`{}`)
+	if v, ok, err := strictjson.Find(entry, "/params"); err == nil && ok && v.Raw[0] == '{' {
+		params = v.Raw
+	}
+	return client.asked(ctx, method, params)
+}
