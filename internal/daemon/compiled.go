@@ -44,8 +44,12 @@ func (c *compiled) load(p policySource, dir, workspace string) (inForce, error) 
 	found, mine := c.find(key)
 	if !mine {
 		<-found.done
-		if found.ok {
+		switch {
+		case found.ok && found.in.still(p.view(workspace)):
 			return found.in, nil
+		case found.ok: // a link leads elsewhere since
+			c.drop(found)
+			return c.load(p, dir, workspace)
 		}
 		return p.load(dir, workspace)
 	}

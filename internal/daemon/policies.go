@@ -18,6 +18,7 @@ import (
 	"ringfence/internal/constitution"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/gate"
+	"ringfence/internal/gate/resolve"
 	"ringfence/internal/ledger"
 	"ringfence/internal/policy"
 	"ringfence/internal/sys/keychain"
@@ -33,6 +34,23 @@ type inForce struct {
 	source       string
 	layers       []string
 	notes        []string
+	led          map[string]led // the places that it names, by name
+}
+
+// A led is where a place led when the policy was bound.
+type led struct {
+	real string
+	sure bool // no agent can have made a link on the way
+}
+
+// still reports whether the places that in names lead where they did.
+func (in inForce) still(v resolve.View) bool {
+	for p, was := range in.led {
+		if real, sure := v.Leads(p); (led{real, sure}) != was {
+			return false
+		}
+	}
+	return true
 }
 
 // A policySource is where policies are looked for.
@@ -46,12 +64,16 @@ type policySource struct {
 // load loads the policy in dir, or the default constitution if dir is "", under
 // the layers of the home. Bedrock is always there.
 func (p policySource) load(dir, workspace string) (inForce, error) {
-	bind := policy.Binding{Workspace: workspace, Home: p.user}
+	in := inForce{layers: []string{"bedrock"}, led: map[string]led{}}
+	bind := policy.Binding{Workspace: workspace, Home: p.user, Links: func(path string) (string, bool) {
+		real, sure := p.view(workspace).Leads(path)
+		in.led[path] = led{real, sure}
+		return real, sure
+	}}
 	trusted, err := p.trusted()
 	if err != nil {
 		return inForce{}, err
 	}
-	in := inForce{layers: []string{"bedrock"}}
 	if in.annotations, err = policy.Shipped(); err != nil {
 		return inForce{}, err
 	}
@@ -76,7 +98,8 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 		in.layers = append(in.layers, l.name)
 	}
 	if dir == "" {
-		return in, in.loadDefault(lower, bind)
+		err := in.loadDefault(lower, bind)
+		return in, err
 	}
 	pol, b, err := policy.LoadBundle(p.open(dir), policy.Options{
 		Trusted: trusted, AllowUnsigned: p.unsigned, Binding: bind, Layers: lower,
@@ -87,7 +110,26 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 	maps.Copy(in.annotations, b.Annotations)
 	in.policy, in.constitution, in.source = pol, b.Manifest.Constitution, dir
 	in.layers = append(in.layers, "constitution")
+	in.tellLinks()
 	return in, nil
+}
+
+// view is what places are looked up with when a policy is bound.
+func (p policySource) view(workspace string) resolve.View {
+	return resolve.View{Workspace: workspace, Home: p.user}
+}
+
+// maxLinks bounds of how many links a session is told.
+const maxLinks = 20
+
+func (in *inForce) tellLinks() {
+	links := in.policy.Links()
+	for _, l := range links[:min(len(links), maxLinks)] {
+		in.notes = append(in.notes, l.String())
+	}
+	if left := len(links) - maxLinks; left > 0 {
+		in.notes = append(in.notes, fmt.Sprintf("the policy names %d more places that are links; ringfence policy lint lists them", left))
+	}
 }
 
 // loadDefault compiles the constitution that applies when none is named.
@@ -105,6 +147,9 @@ func (in *inForce) loadDefault(lower []policy.Layer, bind policy.Binding) error 
 	in.constitution, in.source = hex.EncodeToString(sum[:]), "built in: default"
 	in.layers = append(in.layers, "constitution")
 	in.policy, err = policy.Load(append([]policy.Layer{{Text: c.Cedar, Lists: c.Lists}}, lower...), bind)
+	if err == nil {
+		in.tellLinks()
+	}
 	return err
 }
 

@@ -31,3 +31,7 @@ func Lstat(path string) (Info, error) { return lstat(path) }
 // link; ok is false if it goes through one, if nothing is there, or if the system
 // cannot tell in one call. Then the path must be walked.
 func Plain(path string) (info Info, ok bool) { return plain(path) }
+
+// Settled reports whether path is a directory in which nobody but the administrator can
+// make or replace anything; false where the system does not say.
+func Settled(path string) bool { return settled(path) }

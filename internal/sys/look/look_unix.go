@@ -18,3 +18,13 @@ func lstat(path string) (Info, error) {
 	}
 	return info, nil
 }
+
+func settled(path string) bool {
+	const others = 0o022 // may be written by the group, or by everybody
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.IsDir() || fi.Mode().Perm()&others != 0 {
+		return false
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == 0
+}
