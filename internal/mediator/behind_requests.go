@@ -36,14 +36,13 @@ type alone struct {
 // open asks the server what it is. Nothing of it stays at the server.
 func (requests) open(ctx context.Context, l *link, version string) (offer, error) {
 	me := &alone{version: requestVersions[0], client: append(append([]byte(`{"name":"ringfence","version":`), quote(version)...), '}')}
-	params, err := me.dress([]byte(`{"params":{}}`), nil, nil)
-	if err != nil {
-		return offer{}, err
-	}
-	params = params[len(`{"params":`) : len(params)-1]
-	a, err := l.ask(ctx, "server/discover", params)
+	a, err := l.send(ctx, errand{}, func(id int64) ([]byte, error) { return me.dress(plain(id, "server/discover", []byte(`{}`)), nil, nil) })
 	if err != nil {
 		return offer{}, fmt.Errorf("opening: %w", err)
+	}
+	a.free()
+	if a.fault {
+		return offer{}, fmt.Errorf("opening: server/discover was answered with the error %s", clip(string(a.body)))
 	}
 	versions, err := strictjson.Values(a.body, "/supportedVersions/*")
 	if err != nil {

@@ -15,39 +15,6 @@ import (
 	"ringfence/internal/act/strictjson"
 )
 
-// A Starter starts the processes of servers, each in the box that its entry and
-// its policy call for.
-type Starter interface {
-	// Start starts s. ctx bounds the start only. A box that cannot be built is
-	// an error, never a weaker box.
-	Start(ctx context.Context, s Server) (*Process, error)
-}
-
-// A Process is a started server. All of its fields up to Wait are set.
-type Process struct {
-	Stdin  io.WriteCloser
-	Stdout io.ReadCloser
-	Stderr io.ReadCloser
-	// Terminate asks the whole tree of processes to end, Kill ends it. Both may
-	// be called at any time, also after the end.
-	Terminate func()
-	Kill      func()
-	// Wait returns when the process has ended, soon after Kill in any case. It
-	// is called once, at once, and must leave Stdout and Stderr open: what was
-	// written before the end is still read from them.
-	Wait   func() error
-	Report string // what confines the process, as the kernel confirmed it
-	// Channel is where the server "exec" asks for commands; nil with all others.
-	Channel io.ReadWriteCloser
-	// About returns the id of the request of ours in whose answer the server made
-	// the request id, 0 if in none. It is nil where streams do not tell, as with
-	// standard output, and set where each answer has a stream of its own.
-	About func(id []byte) int64
-	// Sessions says that the server has only the era of sessions: nobody asks it
-	// for the other one.
-	Sessions bool
-}
-
 // A link is the connection to one incarnation of a server.
 type link struct {
 	name string
@@ -231,9 +198,7 @@ func (l *link) stop(grace time.Duration) {
 // ask sends a request of our own.
 func (l *link) ask(ctx context.Context, method string, params []byte) (answer, error) {
 	a, err := l.request(ctx, errand{}, func(id int64) ([]byte, error) {
-		b := append([]byte(`{"jsonrpc":"2.0","id":`), strconv.FormatInt(id, 10)...)
-		b = append(append(append(b, `,"method":"`...), method...), `","params":`...)
-		return append(append(b, params...), "}\n"...), nil
+		return plain(id, method, params), nil
 	})
 	if err != nil {
 		return a, err
@@ -243,6 +208,13 @@ func (l *link) ask(ctx context.Context, method string, params []byte) (answer, e
 		return a, fmt.Errorf("%s was answered with the error %s", method, clip(string(a.body)))
 	}
 	return a, nil
+}
+
+// plain is the line of a request of our own.
+func plain(id int64, method string, params []byte) []byte {
+	b := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
+	b = append(append(append(b, `,"method":"`...), method...), `","params":`...)
+	return append(append(b, params...), "}\n"...)
 }
 
 // request sends the line that build makes for an id, as the era of the server has it,
@@ -435,51 +407,6 @@ func (l *link) answered(m message) bool {
 	}
 	fl.reply <- a // it has room: only who takes the flight out of pending sends
 	return true
-}
-
-// aliveTime is how long a server that let a call time out may take for a ping.
-const aliveTime = 10 * time.Second
-
-// doubt finds out whether a server still answers at all, and takes the link down if
-// it does not, so that the next call starts another.
-func (l *link) doubt() {
-	l.mu.Lock()
-	busy := l.doubted
-	l.doubted = true
-	l.mu.Unlock()
-	if busy {
-		return
-	}
-	go func() { // ends with the time
-		ctx, cancel := context.WithTimeout(context.Background(), aliveTime)
-		defer cancel()
-		err := l.alive(ctx)
-		l.mu.Lock()
-		l.doubted = false
-		l.mu.Unlock()
-		if err != nil && ctx.Err() != nil && l.up() {
-			l.breach(errors.New("it does not answer any more"))
-		}
-	}()
-}
-
-// alive returns nil if the server answers, with whatever.
-func (l *link) alive(ctx context.Context) error {
-	l.mu.Lock()
-	me := l.alone
-	l.mu.Unlock()
-	method := "ping"
-	if me != nil {
-		method = "server/discover"
-	}
-	a, err := l.request(ctx, errand{}, func(id int64) ([]byte, error) {
-		b := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
-		return append(append(append(b, `,"method":"`...), method...), "\",\"params\":{}}\n"...), nil
-	})
-	if err == nil {
-		a.free()
-	}
-	return err
 }
 
 func (l *link) notified(m message) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"ringfence/internal/act/strictjson"
@@ -194,8 +193,7 @@ func (l *link) listen() {
 		defer cancel()
 		for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 			a, err := l.send(ctx, errand{}, func(id int64) ([]byte, error) {
-				line := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
-				line = append(append(append(line, `,"method":"subscriptions/listen","params":{"notifications":`...), want...), "}}}\n"...)
+				line := plain(id, "subscriptions/listen", append(append([]byte(`{"notifications":`), want...), "}}"...))
 				return me.dress(line, nil, nil)
 			})
 			if err == nil {
