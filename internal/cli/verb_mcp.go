@@ -165,7 +165,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	}
 	boxes.Launch = launching(session)
 	m, err := mediator.New(mediator.Options{
-		Decider: session, Starter: boxes, Commander: boxes, Servers: servers, Log: log, Version: version,
+		Decider: session, Starter: reaching(boxes, session), Commander: boxes, Servers: servers, Log: log, Version: version,
 		Session: session.Opened().Session, Principal: session.Opened().Principal,
 	})
 	if err != nil {
