@@ -195,7 +195,7 @@ func (b *builder) filters() error {
 	if err != nil {
 		return err
 	}
-	own, err := filter.Build(filter.Options{Init: true, Sockets: b.plan.hold.sockets})
+	own, err := filter.Build(filter.Options{Init: true, Sockets: b.plan.hold.sockets, Trace: b.plain})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,41 +180,70 @@ func TestNothingSurvives(t *testing.T) {
 	}
 }
 
-// The box ends with the caller, even when he is killed.
+// The box ends with the caller, even when he is killed, and when its stage is at the same
+// moment: a caller that is stopped can do nothing about it.
 func TestDiesWithCaller(t *testing.T) {
 	for kind, tier := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			if marker := os.Getenv("NATIVE_TEST_CALLER"); marker != "" {
-				s := sh("setsid sleep 1000 & echo ready; sleep 1000")
-				s.Env = append(s.Env, marker)
-				s.Stdout = os.Stdout
-				if _, err := tier.Start(t.Context(), s); err != nil {
+		for _, both := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%t", kind, both), func(t *testing.T) {
+				if marker := os.Getenv("NATIVE_TEST_CALLER"); marker != "" {
+					s := sh("setsid sh -c 'setsid sleep 1000 & sleep 1000 & wait' & sleep 0; echo ready; sleep 1000")
+					s.Env = append(s.Env, marker)
+					s.Stdout = os.Stdout
+					if _, err := tier.Start(t.Context(), s); err != nil {
+						t.Fatal(err)
+					}
+					select {}
+				}
+				diesWithCaller(t, both)
+			})
+		}
+	}
+}
+
+func diesWithCaller(t *testing.T, both bool) {
+	marker := fmt.Sprintf("NATIVE_TEST=%d%s", os.Getpid(), t.Name())
+	name := strings.ReplaceAll(t.Name(), "/", "$/^")
+	caller := exec.Command(self, "-test.run=^"+name+"$")
+	caller.Env = []string{"NATIVE_TEST_CALLER=" + marker, "TMPDIR=" + os.TempDir(), "NATIVE_TEST_STAGE=" + os.Getenv("NATIVE_TEST_STAGE")}
+	out, err := caller.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caller.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, out, "ready")
+	if len(marked(marker)) == 0 {
+		t.Fatal("nothing runs that could end")
+	}
+	if both {
+		stages, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", caller.Process.Pid))
+		if err != nil || caller.Process.Signal(syscall.SIGSTOP) != nil {
+			t.Fatal(err)
+		}
+		for _, list := range stages {
+			b, _ := os.ReadFile(list) // a thread that has ended has no children
+			for pid := range strings.FieldsSeq(string(b)) {
+				n, err := strconv.Atoi(pid)
+				if err := errors.Join(err, syscall.Kill(n, syscall.SIGKILL)); err != nil {
 					t.Fatal(err)
 				}
-				select {}
 			}
-			marker := fmt.Sprintf("NATIVE_TEST=%dcaller%s", os.Getpid(), kind)
-			caller := exec.Command(self, "-test.run=^TestDiesWithCaller$/^"+kind+"$")
-			caller.Env = []string{"NATIVE_TEST_CALLER=" + marker, "TMPDIR=" + os.TempDir(), "NATIVE_TEST_STAGE=" + os.Getenv("NATIVE_TEST_STAGE")}
-			out, err := caller.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := caller.Start(); err != nil {
-				t.Fatal(err)
-			}
-			await(t, out, "ready")
-			if len(marked(marker)) == 0 {
-				t.Fatal("nothing runs that could end")
-			}
-			caller.Process.Kill()
-			caller.Wait()
-			for deadline := time.Now().Add(10 * time.Second); len(marked(marker)) > 0; {
-				if time.Now().After(deadline) {
-					t.Fatalf("outlived the caller: %v", marked(marker))
+		}
+	}
+	caller.Process.Kill()
+	caller.Wait()
+	for deadline := time.Now().Add(10 * time.Second); len(marked(marker)) > 0; {
+		if time.Now().After(deadline) {
+			left := marked(marker)
+			for _, p := range left {
+				if n, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); err == nil {
+					_ = syscall.Kill(n, syscall.SIGKILL)
 				}
 			}
-		})
+			t.Fatalf("outlived the caller: %v", left)
+		}
 	}
 }
 

@@ -33,12 +33,16 @@ func (s *stage) serve() error {
 	for {
 		var status unix.WaitStatus
 		var used unix.Rusage
-		pid, err := unix.Wait4(-1, &status, 0, &used)
+		pid, err := unix.Wait4(-1, &status, unix.WALL, &used)
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
 			return err
+		case status.Stopped():
+			if err := s.goOn(pid, status); err != nil {
+				return errors.Join(err, s.end())
+			}
 		case pid == s.pid && (status.Exited() || status.Signaled()):
 			b, err := encode(&ending{int(status), (used.Utime.Nano() + used.Stime.Nano()) / 1000})
 			if err != nil {

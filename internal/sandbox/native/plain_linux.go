@@ -202,7 +202,7 @@ func endDescendants() error {
 			}
 		}
 		for {
-			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil); pid <= 0 || err != nil {
 				break
 			}
 		}

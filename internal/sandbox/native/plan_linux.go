@@ -166,12 +166,14 @@ func (l *limit) visit(c *coder) {
 type setup struct {
 	abi     int      // of Landlock
 	handled []string // what Landlock holds back
+	traced  bool     // the kernel kills what is in the box when the stage is gone
 	done    []string // the steps that were taken
 }
 
 func (s *setup) visit(c *coder) {
 	c.integer(&s.abi)
 	c.strs(&s.handled)
+	c.flag(&s.traced)
 	c.strs(&s.done)
 }
 

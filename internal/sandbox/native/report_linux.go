@@ -47,7 +47,7 @@ func (b *builder) readBack() error {
 	r.landlock(b.setup)
 	r.process(b.facts, !b.plain)
 	if b.plain {
-		r.plain(b.because)
+		r.plain(b.because, b.setup.traced)
 	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
@@ -77,12 +77,19 @@ func (b *builder) readBack() error {
 
 // plain says what a box without namespaces does not hold: what Landlock and the filter
 // cannot keep from the program, which reads the contents of nothing by it.
-func (r *reporter) plain(because error) {
+func (r *reporter) plain(because error, traced bool) {
 	how := fmt.Sprintf("%v; to have them: %s", because, howToNamespaces())
 	r.r.Missing = append(r.r.Missing, sandbox.LayerMountNamespace, sandbox.LayerPIDNamespace)
 	r.r.Evidence[sandbox.LayerUserNamespace] = how
 	r.r.Evidence[sandbox.LayerMountNamespace] = "names, sizes and times of files outside stay visible: " + how
 	r.r.Evidence[sandbox.LayerPIDNamespace] = "numbers and owners of processes outside stay visible: " + how
+	if traced {
+		r.r.Inferred = append(r.r.Inferred, layerTree)
+		r.r.Evidence[layerTree] = "what runs in the box is traced by the process that stands above it, and killed by the kernel when that one is gone (PTRACE_O_EXITKILL); so nothing in the box can trace another"
+		return
+	}
+	r.r.Missing = append(r.r.Missing, layerTree)
+	r.r.Evidence[layerTree] = "processes may not be traced here (kernel.yama.ptrace_scope, or the filter of a container): if ringfence and the process above the box are killed in the same moment, what has left its session lives on, confined; " + how
 }
 
 // followed says what is held because something leads there.

@@ -68,6 +68,7 @@ type stage struct {
 	pid             int // of the program's process
 	pidfd           int
 	report, gate    int // our ends
+	traced          bool
 	listener        int
 }
 
@@ -351,6 +352,9 @@ func (s *stage) forkProgram() {
 	out, err := s.outcome()
 	if err == nil && out.step == 0 {
 		s.done = append(s.done, childSteps(s.plan)...)
+		if s.plan.plain {
+			s.do("process tree", s.trace)
+		}
 		s.do("handles", func() error { return s.handles(out) })
 		return
 	}
@@ -429,7 +433,7 @@ func (s *stage) confineSelf() {
 	})
 	s.do("ready", func() error {
 		s.wire.plain = true
-		b, err := encode(&setup{abi: s.rules.Handled().ABI, handled: s.rules.Handled().Names(), done: s.done})
+		b, err := encode(&setup{abi: s.rules.Handled().ABI, handled: s.rules.Handled().Names(), traced: s.traced, done: s.done})
 		if err != nil {
 			return err
 		}

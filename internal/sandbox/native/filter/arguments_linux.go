@@ -10,6 +10,8 @@ const (
 	cloneNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 	cloneThread = unix.CLONE_THREAD
+	// cloneRefused adds what leaves the tracer of a box without namespaces behind.
+	cloneRefused = cloneNamespaces | unix.CLONE_UNTRACED
 
 	// tmpfile is __O_TMPFILE: O_TMPFILE is that and O_DIRECTORY.
 	tmpfile  = 0x400000
@@ -184,6 +186,12 @@ const (
 
 // heldCalls hands everything over where sockets are held.
 var heldCalls = check{clauses: []clause{{when: heldSockets, then: notify}}}
+
+// goingOn is how a tracer has go on what stopped.
+var goingOn = check{
+	clauses:   []clause{{tests: []test{is(0, unix.PTRACE_CONT, unix.PTRACE_LISTEN)}, then: allow}},
+	otherwise: refused, text: "PTRACE_CONT, PTRACE_LISTEN",
+}
 
 // timeouts is all that pid 1 sets of a socket that it connects.
 var timeouts = check{

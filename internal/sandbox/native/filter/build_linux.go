@@ -42,8 +42,10 @@ type Options struct {
 	Sockets bool
 	// Init makes the program of the box's own pid 1 after the start of the program:
 	// it reaps, serves notifications and performs what is held. It may not execute,
-	// make processes, or make sockets. It goes with no other member but Sockets.
+	// make processes, or make sockets. It goes with no other member but Sockets and Trace.
 	Init bool
+	// Trace, with Init, lets it have go on what has stopped because it is traced.
+	Trace bool
 }
 
 // maxProgram is BPF_MAXINSNS of include/uapi/linux/bpf_common.h.
@@ -95,13 +97,16 @@ func host() (arch, error) {
 
 // conditions returns what of o the tables depend on.
 func (o Options) conditions() (condition, error) {
-	if o.Init && o != (Options{Init: true, Sockets: o.Sockets}) {
-		return 0, errors.New("building the filter of system calls: Init goes with no other option but Sockets")
+	if o.Init && o != (Options{Init: true, Sockets: o.Sockets, Trace: o.Trace}) {
+		return 0, errors.New("building the filter of system calls: Init goes with no other option but Sockets and Trace")
+	}
+	if o.Trace && !o.Init {
+		return 0, errors.New("building the filter of system calls: Trace is for Init")
 	}
 	var c condition
 	for set, bit := range map[*bool]condition{
 		&o.Agent: agent, &o.Namespaces: namespaces, &o.Unix: unixSockets, &o.Inet: inetSockets,
-		&o.RouteNetlink: routeNetlink, &o.Hold: hold, &o.Sockets: heldSockets, &o.Init: pidOne,
+		&o.RouteNetlink: routeNetlink, &o.Hold: hold, &o.Sockets: heldSockets, &o.Init: pidOne, &o.Trace: tracing,
 	} {
 		if *set {
 			c |= bit

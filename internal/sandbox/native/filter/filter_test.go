@@ -16,7 +16,7 @@ var arches = map[string]arch{"amd64": amd64, "arm64": arm64}
 
 // everyOptions are all that do not contradict each other.
 func everyOptions() []Options {
-	all := []Options{{Init: true}, {Init: true, Sockets: true}}
+	all := []Options{{Init: true}, {Init: true, Sockets: true}, {Init: true, Trace: true}, {Init: true, Sockets: true, Trace: true}}
 	for i := range 1 << 7 {
 		o := Options{
 			Agent: i&1 != 0, Namespaces: i&2 != 0, Unix: i&4 != 0, Inet: i&8 != 0, RouteNetlink: i&16 != 0,
@@ -91,7 +91,7 @@ func TestOptionsOnlyAdd(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a := arches[rapid.SampledFrom([]string{"amd64", "arm64"}).Draw(t, "architecture")]
-		o := rapid.SampledFrom(everyOptions()[2:]).Draw(t, "options")
+		o := rapid.SampledFrom(everyOptions()[4:]).Draw(t, "options")
 		more := o
 		rapid.SampledFrom(wider).Draw(t, "wider")(&more)
 		n := rapid.SampledFrom(numbers).Draw(t, "call")

@@ -46,6 +46,7 @@ const (
 	anySocket // one of the three
 	hold
 	heldSockets
+	tracing
 	bare  // a program without namespaces: nothing but Landlock and the filter holds it
 	never // is not met
 

@@ -147,7 +147,7 @@ var groups = []group{
 	{
 		name: "cloning", reason: "threads and processes, in the namespaces that there are",
 		when: program, otherwise: refused,
-		check: check{clauses: []clause{{tests: []test{has(0, cloneNamespaces)}, then: refused}}, text: "no CLONE_NEW*"},
+		check: check{clauses: []clause{{tests: []test{has(0, cloneRefused)}, then: refused}}, text: "no CLONE_NEW*, no CLONE_UNTRACED"},
 		calls: "clone",
 	},
 	{
@@ -285,6 +285,10 @@ var groups = []group{
 		when: never, otherwise: refused,
 		calls: `mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount open_tree open_tree_attr
 			mount_setattr`,
+	},
+	{
+		name: "going on", reason: "pid 1 of a box without namespaces traces what is in it, so that nothing outlives it",
+		when: pidOne | tracing, otherwise: refused, check: goingOn, calls: "ptrace",
 	},
 	{
 		name: "other processes", reason: "debuggers and tracers read and change what other processes hold; they are legitimate and not for boxes",

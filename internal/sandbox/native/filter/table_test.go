@@ -124,7 +124,7 @@ func TestEveryCallIsDecided(t *testing.T) {
 
 // TestContradictions: Options that make no sense are an error, not a program.
 func TestContradictions(t *testing.T) {
-	for _, o := range []Options{{Init: true, Agent: true}, {Init: true, Hold: true}, {Init: true, Unix: true}} {
+	for _, o := range []Options{{Init: true, Agent: true}, {Init: true, Hold: true}, {Init: true, Unix: true}, {Trace: true}} {
 		if p, err := Build(o); err == nil || p != nil {
 			t.Errorf("%+v: got %d instructions, want an error", o, len(p))
 		}

@@ -88,7 +88,7 @@ func parseOptions(t *testing.T, words string) Options {
 	var o Options
 	by := map[string]*bool{
 		"agent": &o.Agent, "namespaces": &o.Namespaces, "unix": &o.Unix, "inet": &o.Inet, "netlink": &o.RouteNetlink,
-		"hold": &o.Hold, "sockets": &o.Sockets, "init": &o.Init,
+		"hold": &o.Hold, "sockets": &o.Sockets, "init": &o.Init, "trace": &o.Trace,
 	}
 	for w := range strings.FieldsSeq(words) {
 		if w == "-" {
