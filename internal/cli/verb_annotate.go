@@ -75,6 +75,9 @@ type drafted struct {
 
 func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) error {
 	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := ownList(&f.servers); err != nil {
+		return err
+	}
 	server, err := findServer(f.servers, name, log)
 	if err != nil {
 		return err
@@ -132,7 +135,7 @@ func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) err
 
 // findServer returns the server called name of a file of servers.
 func findServer(file, name string, log *slog.Logger) (mediator.Server, error) {
-	servers, err := readServers(file, log)
+	servers, err := agreedServers(file, log)
 	if err != nil {
 		return mediator.Server{}, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/config"
+	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
@@ -41,7 +42,8 @@ type mcpFlags struct {
 func newMCP(s *streams) *cobra.Command {
 	var f mcpFlags
 	c := &cobra.Command{
-		Use:   "mcp --servers FILE",
+		Use:   "mcp",
+		Args:  cobra.NoArgs,
 		Short: "Be an MCP server in front of other MCP servers",
 		Long: "Be an MCP server on standard input and output, in front of the servers of FILE,\n" +
 			"which has the mcpServers JSON that every MCP client uses. Every call passes the\n" +
@@ -53,7 +55,8 @@ func newMCP(s *streams) *cobra.Command {
 			return runMCP(c.Context(), s, f)
 		},
 	}
-	c.Flags().StringVar(&f.servers, "servers", "", "`FILE` that lists the servers")
+	c.AddCommand(newMCPAdd(s), newMCPImport(s), newMCPTrust(s))
+	c.Flags().StringVar(&f.servers, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
 	c.Flags().StringVar(&f.policy, "policy", "", "compiled constitution, a `DIR`; without it the default one applies")
 	c.Flags().StringVarP(&f.workspace, "workspace", "w", "", "`DIR` that the agent works in (default: the working directory)")
 	c.Flags().StringVar(&f.tier, "tier", "", "how servers are confined: native, container, or none (default: as configured)")
@@ -119,7 +122,10 @@ type openedMediator struct {
 
 // openMediator opens a session for the servers of a file.
 func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger) (*openedMediator, error) {
-	servers, err := readServers(f.servers, log)
+	if err := ownList(&f.servers); err != nil {
+		return nil, err
+	}
+	servers, sum, err := readList(f.servers, log)
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +143,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	open.Sums = []string{sum}
 	sweep(ctx, s, boxes.Tier)
 	probed := probe(ctx, boxes.Tier, servers)
 	client, err := connect(ctx)
@@ -206,14 +213,64 @@ func (f *mcpFlags) tighten() error {
 	return nil
 }
 
-func readServers(file string, log *slog.Logger) ([]mediator.Server, error) {
+// ownList makes the list of the home the one that is used, if none is named.
+func ownList(file *string) error {
+	if *file != "" {
+		return nil
+	}
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return err
+	}
+	if own := paths.ServersFile(home); fileExists(own) {
+		*file = own
+	}
+	return nil
+}
+
+func fileExists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// readList returns the servers of a list, and the SHA-256 of what it holds, in hex.
+func readList(file string, log *slog.Logger) ([]mediator.Server, string, error) {
 	if file == "" {
-		return nil, &exitError{code: codeUsage, err: errors.New("--servers is missing"), hint: `it names a file with {"mcpServers": {…}}`}
+		return nil, "", &exitError{
+			code: codeUsage, err: errors.New("--servers is missing, and no server was added"),
+			hint: `it names a file with {"mcpServers": {…}}; "ringfence mcp add" adds a server`,
+		}
 	}
 	src, err := os.ReadFile(file)
 	if err != nil {
-		return nil, &exitError{code: codeUsage, err: fmt.Errorf("reading the list of servers: %w", err)}
+		return nil, "", &exitError{code: codeUsage, err: fmt.Errorf("reading the list of servers: %w", err)}
 	}
+	servers, err := parseList(file, src, log)
+	return servers, fmt.Sprintf("%x", sha256.Sum256(src)), err
+}
+
+// agreedServers returns the servers of a list that may be started from it without a
+// session.
+func agreedServers(file string, log *slog.Logger) ([]mediator.Server, error) {
+	servers, sum, err := readList(file, log)
+	if err != nil {
+		return nil, err
+	}
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return nil, err
+	}
+	real, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fmt.Errorf("finding the list of servers: %w", err)
+	}
+	if err := daemon.CheckList(home, real, sum); err != nil {
+		return nil, &exitError{code: codeDenied, err: err}
+	}
+	return servers, nil
+}
+
+func parseList(file string, src []byte, log *slog.Logger) ([]mediator.Server, error) {
 	servers, warnings, err := mediator.ParseServers(src, paths.Variable)
 	if err != nil {
 		return nil, &exitError{code: codeUsage, err: fmt.Errorf("%s:%w", file, err)}
@@ -363,5 +420,5 @@ func sessionError(err error) error {
 	if errors.As(err, &e) && e.Code == api.CodeBadRequest {
 		return &exitError{code: codeUsage, err: err}
 	}
-	return err
+	return answerError(err)
 }

@@ -57,6 +57,11 @@ func (l *lists) admits(real, sum string) bool {
 // admit remembers a list as it is now; what it was before is not admitted any more.
 func (l *lists) admit(file, sum string) error {
 	real, err := filepath.EvalSymlinks(file)
+	if errors.Is(err, os.ErrNotExist) { // it is about to be written
+		if real, err = filepath.EvalSymlinks(filepath.Dir(file)); err == nil {
+			real = filepath.Join(real, filepath.Base(file))
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("admitting a list of servers: %w", err)
 	}
@@ -84,4 +89,14 @@ func ofRepository(file string) bool {
 			return false
 		}
 	}
+}
+
+// CheckList returns an error if servers of the list file, whose content has the SHA-256
+// sum, must not be started from it: what a session is refused for. It needs no engine.
+func CheckList(home, file, sum string) error {
+	l, err := openLists(Lists(home))
+	if err != nil {
+		return err
+	}
+	return l.check([]string{file}, []string{sum})
 }

@@ -13,6 +13,7 @@ import (
 	"ringfence/internal/config"
 	"ringfence/internal/gate"
 	"ringfence/internal/gate/resolve"
+	"ringfence/internal/policy"
 	"ringfence/internal/session"
 	"ringfence/internal/sys/paths"
 )
@@ -92,6 +93,11 @@ func NewEvaluator(home, dir, workspace string) (*Evaluator, error) {
 			Workspace: workspace, Home: user, OwnState: ownState(home, dir, self), Path: searchPath(workspace), Later: realPaths(known.known()),
 		},
 	}}, nil
+}
+
+// Serve makes the Evaluator suppose a server called name, whose tools do what a says.
+func (e *Evaluator) Serve(name string, a *policy.Annotation) {
+	e.run.Servers[name] = &gate.Server{Name: name, Dir: e.run.Session.Workspace, Annotation: a}
 }
 
 // Eval answers one case. An error says what is wrong with the line.

@@ -465,12 +465,5 @@ func annotationOf(in api.ServerInfo, known map[string]*policy.Annotation) (*poli
 		}
 		return a, nil
 	}
-	for _, name := range names(known) {
-		for _, pkg := range known[name].Packages {
-			if runsPackage(in.Argv, pkg) {
-				return known[name], nil
-			}
-		}
-	}
-	return nil, nil
+	return known[AnnotationsOf(in.Argv, known)], nil
 }

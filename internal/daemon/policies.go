@@ -300,3 +300,26 @@ func boxName(report json.RawMessage) string {
 	}
 	return r.Tier
 }
+
+// KnownAnnotations are those that a session of this home can use, by name: shipped
+// ones, and those that a person has reviewed.
+func KnownAnnotations(home string) (map[string]*policy.Annotation, error) {
+	known, err := policy.Shipped()
+	if err != nil {
+		return nil, err
+	}
+	return known, policySource{home: home}.ownAnnotations(known)
+}
+
+// AnnotationsOf returns the name of those that are chosen for a server that is started
+// as argv, "" if none are.
+func AnnotationsOf(argv []string, known map[string]*policy.Annotation) string {
+	for _, name := range names(known) {
+		for _, pkg := range known[name].Packages {
+			if runsPackage(argv, pkg) {
+				return name
+			}
+		}
+	}
+	return ""
+}

@@ -103,6 +103,10 @@ func EngineLog(home string) string { return filepath.Join(home, "engine.log") }
 // questions, grants, budgets, sessions.
 func StateFile(home string) string { return filepath.Join(home, "state.db") }
 
+// ServersFile returns the list of MCP servers that a person has added, and that is used
+// where no other is named.
+func ServersFile(home string) string { return filepath.Join(home, "servers.json") }
+
 // PinsFile holds the reviewed tool definitions.
 func PinsFile(home string) string { return filepath.Join(home, "pins.json") }
 

@@ -1,0 +1,138 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ends runs a verb that must end with status want, and returns what it printed.
+func (p *place) ends(want int, args ...string) string {
+	p.t.Helper()
+	c := p.command(args...)
+	out, err := c.CombinedOutput()
+	if got := c.ProcessState.ExitCode(); got != want {
+		p.t.Fatalf("%q: status %d (%v), want %d\n%s", args, got, err, want, out)
+	}
+	return string(out)
+}
+
+func (p *place) write(name, text string) string {
+	p.t.Helper()
+	file := filepath.Join(p.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return file
+}
+
+// TestAdd: a server is looked at, agreed to once, and used from then on without a review.
+func TestAdd(t *testing.T) {
+	p := newPlace(t)
+	work := filepath.Join(p.dir, "work")
+	server := []string{"--", os.Args[0], "server", "filesystem", "--root", work}
+	out := p.ends(codeDenied, append([]string{"mcp", "add", "own", "-w", work}, server...)...)
+	for _, want := range []string{"drafted by rule", "allowed  read_text_file", "asks     write_file", "nothing was added"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	list := filepath.Join(p.dir, "home", "servers.json")
+	if _, err := os.Stat(list); err == nil {
+		t.Error("there is a list although nobody agreed")
+	}
+	out = p.ends(codeDone, append([]string{"mcp", "add", "own", "--yes", "-w", work, "--annotations", "filesystem"}, server...)...)
+	if !strings.Contains(out, "Added own to "+list) {
+		t.Errorf("added:\n%s", out)
+	}
+	if out := p.ends(codeFailed, append([]string{"mcp", "add", "own", "--yes", "-w", work}, server...)...); !strings.Contains(out, "has a server own") {
+		t.Errorf("added twice:\n%s", out)
+	}
+	if out := p.ends(codeDone, "tools", "review"); out != "Nothing waits for review.\n" {
+		t.Errorf("after it was agreed to: %s", out)
+	}
+	if out := p.ends(codeDone, "ledger", "show", "--type", "admit"); strings.Count(out, "admit") < 2 {
+		t.Errorf("on record:\n%s", out)
+	}
+}
+
+// TestAddUsage: a command line that says no server is told what one is.
+func TestAddUsage(t *testing.T) {
+	p := newPlace(t)
+	for want, args := range map[string][]string{
+		"say what the server is":   {"a"},
+		"write -- before":          {"a", "npx"},
+		"is not NAME=VALUE":        {"a", "--env", "x", "--", "npx"},
+		"cannot be the name":       {"a b", "--", "npx"},
+		"do not exist":             {"a", "--annotations", "none", "--", os.Args[0], "server", "filesystem", "--root", p.dir},
+		"asking server a for its": nil,
+	} {
+		status := codeUsage
+		if args == nil {
+			args, status = []string{"a", "--", "/bin/false"}, codeFailed
+		}
+		if out := p.ends(status, append([]string{"mcp", "add"}, args...)...); !strings.Contains(out, want) {
+			t.Errorf("%q: no %q in\n%s", args, want, out)
+		}
+	}
+}
+
+// TestImport: the servers of another program come with one agreement, and what cannot be
+// taken over is said.
+func TestImport(t *testing.T) {
+	p := newPlace(t)
+	work := filepath.Join(p.dir, "work")
+	own, err := json.Marshal(map[string]any{"command": os.Args[0], "args": []string{"server", "filesystem", "--root", work}, "ringfence": nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := p.write("mcp.json", `{"mcpServers":{ // of the person
+		"own": `+string(own)+`, "ends": {"command": "/bin/false"}, "key": {"command": "x", "env": {"K": "${input:k}"}}}}`)
+	out := p.ends(codeFailed, "mcp", "import", "--json", "cursor", "--from", file, "--yes", "-w", work)
+	var got imported
+	if err := json.Unmarshal([]byte(strings.SplitAfter(out, "\n")[strings.Count(out, "\n")-1]), &got); err != nil {
+		t.Fatalf("%v in\n%s", err, out)
+	}
+	if len(got.Added) != 1 || got.Added[0].Name != "own" || len(got.Added[0].Tools) == 0 || len(got.Skipped) != 2 {
+		t.Errorf("%+v", got)
+	}
+	if out := p.ends(codeFailed, "mcp", "import", "cursor", "own", "--from", file, "--yes"); !strings.Contains(out, "there is no server to add") {
+		t.Errorf("twice:\n%s", out)
+	}
+	if out := p.ends(codeUsage, "mcp", "import", "cursr"); !strings.Contains(out, `did you mean "cursor"?`) {
+		t.Errorf("a program that is not known:\n%s", out)
+	}
+	if out := p.ends(codeUsage, "mcp", "import", "cursor", "none", "--from", file); !strings.Contains(out, "ends, key, own") {
+		t.Errorf("a server that is not there:\n%s", out)
+	}
+}
+
+// TestTrust (MC-20): the list of a repository starts nothing before a person agrees, and
+// nothing after a change.
+func TestTrust(t *testing.T) {
+	p := newPlace(t)
+	file := p.write("work/.mcp.json", `{"mcpServers":{"files":{"ringfence":{"builtin":"filesystem"}}}}`)
+	start := []string{"mcp", "--servers", file, "-w", filepath.Join(p.dir, "work")}
+	refused := func(when string) {
+		t.Helper()
+		if out := p.ends(codeDenied, start...); !strings.Contains(out, "ringfence mcp trust "+file) {
+			t.Errorf("%s:\n%s", when, out)
+		}
+	}
+	refused("at first")
+	if out := p.ends(codeDenied, "mcp", "trust", file); !strings.Contains(out, "our own, filesystem") {
+		t.Errorf("nobody agreed:\n%s", out)
+	}
+	refused("after nobody agreed")
+	p.ends(codeDone, "mcp", "trust", file, "--yes")
+	p.ends(codeDone, start...)
+	p.write("work/.mcp.json", `{"mcpServers":{"files":{"command":"/bin/sh"}}}`)
+	refused("after a change")
+}
