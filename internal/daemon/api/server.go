@@ -19,7 +19,7 @@ import (
 type ServerOptions struct {
 	Home    string // told to clients
 	Program string // version of the program, told to clients
-	// MaxConns bounds connections. Default 256.
+	// MaxConns bounds connections, and a quarter of it those of one process. Default 256.
 	MaxConns int
 	// MaxInFlight bounds the requests of one connection that have no reply yet.
 	// Default 256.
@@ -41,7 +41,7 @@ type Server struct {
 	handler Handler
 
 	last  atomic.Uint64 // number of the newest connection
-	conns atomic.Int64
+	seats seats
 	bytes atomic.Int64 // of the bodies of all requests in flight
 	busy  atomic.Int64 // requests that will be answered soon
 
@@ -68,11 +68,14 @@ func NewServer(h Handler, o ServerOptions) *Server {
 	if o.Log == nil {
 		o.Log = func(error) {}
 	}
-	return &Server{opts: o, handler: h, owners: map[string]*serverConn{}}
+	return &Server{
+		opts: o, handler: h, owners: map[string]*serverConn{},
+		seats: seats{most: o.MaxConns, byPID: map[int]int{}, silent: map[*seat]struct{}{}},
+	}
 }
 
 // Connections returns how many connections are open.
-func (s *Server) Connections() int { return int(s.conns.Load()) }
+func (s *Server) Connections() int { return s.seats.count() }
 
 // Serve accepts connections of this user until ctx ends or l fails, and returns
 // when every connection has ended. It closes l. The error is nil if ctx ended.
@@ -98,19 +101,19 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return errors.Join(fmt.Errorf("accepting: %w", err), l.Close())
 		}
+		var place *seat
 		peer, err := admit(nc)
-		if err == nil && s.conns.Load() >= int64(s.opts.MaxConns) {
-			err = fmt.Errorf("too many connections: %d", s.opts.MaxConns)
+		if err == nil {
+			place, err = s.seats.take(nc, peer.PID)
 		}
 		if err != nil {
 			s.opts.Log(fmt.Errorf("refusing a connection: %w", err))
 			_ = nc.Close()
 			continue
 		}
-		s.conns.Add(1)
 		running.Go(func() {
-			defer s.conns.Add(-1)
-			s.ServeConn(ctx, nc, peer)
+			defer place.leave()
+			s.serveConn(ctx, nc, peer, place)
 		})
 	}
 }
@@ -180,9 +183,14 @@ func admit(nc net.Conn) (ipc.Peer, error) {
 
 // ServeConn serves one connection until it ends or ctx does, and closes it.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn, peer ipc.Peer) {
+	s.serveConn(ctx, nc, peer, &seat{})
+}
+
+func (s *Server) serveConn(ctx context.Context, nc net.Conn, peer ipc.Peer, place *seat) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &serverConn{
 		server: s,
+		seat:   place,
 		caller: Caller{Conn: s.last.Add(1), Peer: peer},
 		out:    writer{nc: nc},
 		ctx:    ctx,

@@ -17,6 +17,7 @@ import (
 // goroutine; every request has another.
 type serverConn struct {
 	server  *Server
+	seat    *seat
 	caller  Caller
 	out     writer
 	ctx     context.Context
@@ -127,6 +128,9 @@ func (c *serverConn) greet(h header) error {
 		err := Errorf(CodeVersion, "the engine that runs (process %d, %s) speaks protocol %d and this program %d: stop it with `ringfence engine stop`, then try again",
 			os.Getpid(), c.server.opts.Program, Version, p.Version)
 		return errors.Join(err, c.fail(h.ID, err))
+	}
+	if !c.seat.greeted() {
+		return errors.New("its place was given to another before it said hello")
 	}
 	c.greeted = true
 	_ = c.out.nc.SetReadDeadline(time.Time{}) // a connection on which this fails is closed
