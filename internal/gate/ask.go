@@ -64,7 +64,7 @@ func (d *draft) again(g *Gate) *refusal {
 	}
 	g.soften(d)
 	g.inspect(d)
-	if no := d.implied(g.o.Now(), false); no != nil {
+	if no := d.implied(d.query(g), false); no != nil {
 		return no
 	}
 	if !reflect.DeepEqual(effects, d.res.Effects) || !bytes.Equal(dispatch, d.res.Bytes) {

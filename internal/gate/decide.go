@@ -102,7 +102,7 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 		return refuse(act.CodeInvalid, "this call would have %d effects, which take %d bytes to record; at most %d do: ask for less at once", count, n, maxEffects)
 	}
 	g.inspect(d)
-	if no := d.implied(g.o.Now(), g.asksNobody(d)); no != nil {
+	if no := d.implied(d.query(g), g.asksNobody(d)); no != nil {
 		return no
 	}
 	if no := d.judge(g); no != nil {
@@ -179,14 +179,7 @@ func (g *Gate) inspect(d *draft) {
 // d.judged; a denial is returned. What an allowed request counts against limits
 // is counted before any other request is judged.
 func (d *draft) judge(g *Gate) *refusal {
-	q := policy.Query{
-		Principal: d.req.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
-		Labels: d.labels, Approved: d.approved, Now: g.o.Now(),
-	}
-	m := d.run.Monitors
-	if m != nil {
-		q.Counts = m.Counts(d.req.Principal, d.req.Session, q.Now)
-	}
+	q, m := d.query(g), d.run.Monitors
 	d.judged = d.run.Policy.Decide(q)
 	if d.judged.Verdict == act.Allow && m != nil && !m.Take(d.judged.Limited, d.req.Principal, d.req.Session, q.Now) {
 		// Another request took the last place between the two lines above.
@@ -199,6 +192,18 @@ func (d *draft) judge(g *Gate) *refusal {
 		return nil
 	}
 	return d.denial()
+}
+
+// query is what the policy is asked about d.
+func (d *draft) query(g *Gate) policy.Query {
+	q := policy.Query{
+		Principal: d.req.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
+		Labels: d.labels, Approved: d.approved, Now: g.o.Now(),
+	}
+	if m := d.run.Monitors; m != nil {
+		q.Counts = m.Counts(d.req.Principal, d.req.Session, q.Now)
+	}
+	return q
 }
 
 // denial is the refusal that a denying decision means.

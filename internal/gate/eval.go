@@ -44,14 +44,15 @@ func Evaluate(run *Run, r act.Request, g Given) Judgement {
 	if no := d.resolve(); no != nil {
 		return d.judgement(no)
 	}
-	if no := d.implied(g.Now, run.Ask.Never); no != nil {
+	q := policy.Query{
+		Principal: r.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
+		Labels: g.Labels, Now: g.Now, Counts: func(clause string) int64 { return g.Counts[clause] },
+	}
+	if no := d.implied(q, run.Ask.Never); no != nil {
 		return d.judgement(no)
 	}
-	d.judged = run.Policy.Decide(policy.Query{
-		Principal: r.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
-		Labels: g.Labels, Approved: g.Approved, Now: g.Now,
-		Counts: func(clause string) int64 { return g.Counts[clause] },
-	})
+	q.Effects, q.Approved = d.res.Effects, g.Approved
+	d.judged = run.Policy.Decide(q)
 	if d.judged.Verdict != act.Allow && d.judged.Verdict != act.Escalate {
 		return d.judgement(d.denial())
 	}

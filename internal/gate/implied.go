@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"ringfence/internal/act"
 	"ringfence/internal/gate/resolve"
@@ -18,8 +17,8 @@ import (
 // and everything else denies.
 
 // implied adds to d what else its program comes to, as far as the policy does not
-// simply let it. Nobody can be asked if never.
-func (d *draft) implied(now time.Time, never bool) *refusal {
+// simply let it. q is the query about d without that. Nobody can be asked if never.
+func (d *draft) implied(q policy.Query, never bool) *refusal {
 	if !resolve.RunsProgram(d.res.Effects) {
 		return nil
 	}
@@ -27,14 +26,17 @@ func (d *draft) implied(now time.Time, never bool) *refusal {
 	var kinds []act.Kind // of changes of repositories
 	for _, e := range resolve.Implied(d.res.Effects) {
 		switch root, repo := strings.CutPrefix(e.Resource.Text, "repo:"); {
-		case d.lets(e, now).Verdict == act.Allow:
+		case d.lets(q, e).Verdict == act.Allow:
 		case !repo:
 			d.res.Effects = append(d.res.Effects, e)
 		default:
 			roots, kinds = appendNew(roots, root), appendNew(kinds, e.Kind)
 		}
 	}
-	n := narrowing{draft: d, kinds: kinds, now: now, never: never}
+	if len(roots) == 0 || d.run.Policy.Decide(q).Verdict == act.Deny {
+		return nil // with nothing to look for, or for nothing
+	}
+	n := narrowing{draft: d, kinds: kinds, query: q, never: never}
 	for _, root := range roots {
 		found, err := d.run.View.Repositories(root)
 		if err != nil {
@@ -48,10 +50,9 @@ func (d *draft) implied(now time.Time, never bool) *refusal {
 }
 
 // lets is what the policy says of one effect alone, with nothing approved.
-func (d *draft) lets(e act.Effect, now time.Time) policy.EffectDecision {
-	all := d.run.Policy.Decide(policy.Query{
-		Principal: d.req.Principal, Tool: d.toolName(), Effects: []act.Effect{e}, Args: d.res.Facts, Labels: d.labels, Now: now,
-	})
+func (d *draft) lets(q policy.Query, e act.Effect) policy.EffectDecision {
+	q.Effects = []act.Effect{e}
+	all := d.run.Policy.Decide(q)
 	one := policy.EffectDecision{Effect: e, Verdict: all.Verdict, Reason: all.Reason}
 	if len(all.Effects) == 1 {
 		one.Reason = all.Effects[0].Reason
@@ -63,7 +64,7 @@ func (d *draft) lets(e act.Effect, now time.Time) policy.EffectDecision {
 type narrowing struct {
 	*draft
 	kinds      []act.Kind
-	now        time.Time
+	query      policy.Query
 	never      bool
 	ask        []act.Effect
 	hold, hide []string
@@ -77,7 +78,7 @@ func (n *narrowing) repository(r resolve.Repository) {
 	var held, hidden string
 	for _, k := range n.kinds {
 		e := act.Effect{Kind: k, Resource: act.Resource{Type: act.Repo, Text: "repo:" + r.Top}, Implied: true}
-		switch it := n.lets(e, n.now); {
+		switch it := n.lets(n.query, e); {
 		case it.Verdict == act.Allow:
 		case it.Verdict == act.Escalate && !n.never, n.req.Verb != act.VerbExec:
 			ask = append(ask, e)

@@ -50,6 +50,8 @@ func TestImplied(t *testing.T) {
 		blind    = `forbid(principal, action == Action::"git-read", resource is Repo in Path::"${workspace}/r");`
 		unlisted = `forbid(principal, action == Action::"list", resource in Path::"${workspace}/r/secret");`
 	)
+	const limited = `permit(principal, action, resource) unless {action == Action::"execute"};
+		@id("n") @limit("1 in session") permit(principal, action == Action::"execute", resource) when {context.counts.hasTag("n") && context.counts.getTag("n") < 1};`
 	all := []string{"b", "far/down/.git", "r/.git", "r/.git/worktrees/wt"}
 	for name, c := range map[string]struct {
 		policy     string
@@ -71,11 +73,15 @@ func TestImplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil)
 			repositories(t, b)
-			p, err := policy.Load([]policy.Layer{{Text: []byte(anything + c.policy)}}, policy.Binding{Workspace: b.work, Home: "/home/u"})
+			text := anything + c.policy
+			if strings.HasSuffix(c.policy, limited) {
+				text = c.policy
+			}
+			p, err := policy.Load([]policy.Layer{{Text: []byte(text)}}, policy.Binding{Workspace: b.work, Home: "/home/u"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.run.Policy, b.run.Ask.Never = p, c.alone
+			b.run.Policy, b.run.Ask.Never, b.run.Monitors = p, c.alone, policy.NewMonitors(p.Limits())
 			before := act.Allow
 			b.people.before = func() { before = act.Escalate }
 			got := b.decide(act.Request{Verb: act.VerbExec, Args: fmt.Appendf(nil, `{"argv":["/bin/sh"],"write":[%q],"hold":["/x"]}`, b.work)})
@@ -169,15 +175,20 @@ func TestImpliedOfCalls(t *testing.T) {
 		if run {
 			d.res.Effects = append(d.res.Effects, act.Effect{Kind: act.Execute, Resource: act.Resource{Type: act.Command, Text: `["/bin/ls"]`}})
 		}
-		if no := d.implied(time.Unix(1, 0), false); no != nil {
+		if no := d.implied(d.query(New(b.o)), false); no != nil {
 			t.Fatal(no)
 		}
 		if got := slices.ContainsFunc(d.res.Effects, func(e act.Effect) bool { return e.Kind == act.GitRead }); got != run {
 			t.Errorf("runs a program: %v; %v", run, d.res.Effects)
 		}
 	}
-	d.req.Verb, d.res.Bytes = act.VerbExec, []byte(`{`)
-	if no := d.implied(time.Unix(1, 0), false); no == nil || no.code != act.CodeInternal {
+	p, err = policy.Load([]policy.Layer{{Text: []byte(`permit(principal, action, resource); forbid(principal, action == Action::"git-read", resource is Repo in Path::"${workspace}/b");`)}}, policy.Binding{Workspace: b.work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.run.Policy = p
+	d.req.Verb, d.res.Bytes, d.res.Effects = act.VerbExec, []byte(`{`), d.res.Effects[:2]
+	if no := d.implied(d.query(New(b.o)), false); no == nil || no.code != act.CodeInternal {
 		t.Errorf("%+v", no)
 	}
 }
