@@ -67,11 +67,11 @@ func TestAdd(t *testing.T) {
 func TestAddUsage(t *testing.T) {
 	p := newPlace(t)
 	for want, args := range map[string][]string{
-		"say what the server is":   {"a"},
-		"write -- before":          {"a", "npx"},
-		"is not NAME=VALUE":        {"a", "--env", "x", "--", "npx"},
-		"cannot be the name":       {"a b", "--", "npx"},
-		"do not exist":             {"a", "--annotations", "none", "--", os.Args[0], "server", "filesystem", "--root", p.dir},
+		"say what the server is":  {"a"},
+		"write -- before":         {"a", "npx"},
+		"is not NAME=VALUE":       {"a", "--env", "x", "--", "npx"},
+		"cannot be the name":      {"a b", "--", "npx"},
+		"do not exist":            {"a", "--annotations", "none", "--", os.Args[0], "server", "filesystem", "--root", p.dir},
 		"asking server a for its": nil,
 	} {
 		status := codeUsage

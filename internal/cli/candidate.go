@@ -13,8 +13,6 @@ import (
 	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon"
-	"ringfence/internal/desk"
-	"ringfence/internal/inspect"
 	"ringfence/internal/mediator"
 	"ringfence/internal/policy"
 	"ringfence/internal/policy/draft"
@@ -189,13 +187,7 @@ func (x *examiner) tools(c *candidate) error {
 			o.Effects = kindsOf(t)
 			o.Verdict = x.verdict(c, name, o.Effects)
 		}
-		for _, r := range new(inspect.Inspector).Definition(def.Raw, nil) {
-			text := fmt.Sprintf("the text at %s %s", r.Pointer, r.Why)
-			if r.Text != "" {
-				text += ": " + r.Text
-			}
-			o.Remarks = append(o.Remarks, desk.Visible(text, 2*maxShown))
-		}
+		o.Remarks = daemon.Remarks(def.Raw)
 		c.Tools = append(c.Tools, o)
 	}
 	slices.SortFunc(c.Tools, func(a, b offered) int { return strings.Compare(a.Name, b.Name) })

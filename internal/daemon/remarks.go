@@ -50,6 +50,10 @@ func remarksOn(tools map[string]pinRecord, server, tool, definition string) []st
 	return alike
 }
 
+// Remarks says what a person should look at in a definition of a tool that no home knows
+// yet, safe to print.
+func Remarks(def []byte) []string { return remarksOn(nil, "", "", string(def)) }
+
 // likeness is the same for names that are easily taken for one another: which differ in
 // case, in what separates words, or in characters that look the same.
 func likeness(name string) string {
