@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/waits"
 	"ringfence/internal/gate/resolve"
 )
 
@@ -17,6 +18,7 @@ func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 	if g.asksNobody(d) {
 		return &refusal{code: act.CodeNoAnswer, rules: ask.Rules, reason: ask.Reason + " Nobody can be asked in this session: do without it, or tell the person what stands in the way."}
 	}
+	waits.Tell(ctx)
 	if err := g.recordQuestion(ctx, d); err != nil {
 		return refuse(act.CodeEvidence, "the question could not be recorded, so nobody was asked: %v", err)
 	}

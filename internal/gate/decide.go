@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/waits"
 	"ringfence/internal/gate/resolve"
 	"ringfence/internal/inspect"
 	"ringfence/internal/policy"
@@ -221,6 +222,7 @@ func (g *Gate) guard(ctx context.Context, d *draft) *refusal {
 	if g.o.Guard == nil {
 		return nil
 	}
+	waits.Tell(ctx)
 	v, why, err := g.o.Guard.Judge(ctx, d.req, d.res.Effects)
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/waits"
 	"ringfence/internal/inspect"
 	"ringfence/internal/ledger"
 	"ringfence/internal/policy"
@@ -161,6 +162,9 @@ func (g *Gate) requestEntry(d *draft) requestEntry {
 // append writes entries whether or not somebody still waits for them: what a
 // person answered or a call led to is on record also when the client has gone.
 func (g *Gate) append(ctx context.Context, durable bool, entries ...ledger.Entry) ([]ledger.Ref, error) {
+	if durable {
+		waits.Tell(ctx)
+	}
 	return g.o.Ledger.Append(context.WithoutCancel(ctx), durable, entries...)
 }
 

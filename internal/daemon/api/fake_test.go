@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/waits"
 )
 
 // fake is an engine that keeps just enough to be asked about.
@@ -25,6 +26,7 @@ type fake struct {
 	questions []Question
 	export    []byte
 	decide    func(ctx context.Context, r act.Request) (act.Ticket, error)
+	silent    bool // it does not say that decide may wait
 }
 
 func newFake() *fake {
@@ -75,6 +77,9 @@ func (f *fake) Gone(_ Caller, owned []string) {
 
 func (f *fake) Decide(ctx context.Context, _ Caller, r act.Request) (act.Ticket, error) {
 	if f.decide != nil {
+		if !f.silent {
+			waits.Tell(ctx)
+		}
 		return f.decide(ctx, r)
 	}
 	f.mu.Lock()

@@ -260,42 +260,54 @@ func TestStopAny(t *testing.T) {
 	}
 }
 
-// TestShort: a small outcome while nothing else waits is taken in by the reader, and is
-// held up by nothing; one among others, or a large one, holds up no other request.
-func TestShort(t *testing.T) {
-	in(t, ServerOptions{}, func(t *testing.T, w *world) {
-		release := make(chan struct{})
-		w.engine.decide = func(ctx context.Context, r act.Request) (act.Ticket, error) {
-			select {
-			case <-release:
-				return act.Ticket{ID: "s-1/1", Session: r.Session, Verdict: act.Allow}, nil
-			case <-ctx.Done():
-				return act.Ticket{}, ctx.Err()
+// TestReaderCarriesOut: what is small and alone is carried out by the reader, and holds
+// up neither its own cancellation nor another request, whether it says that it waits or
+// not; what is large or among others has a goroutine of its own.
+func TestReaderCarriesOut(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		in(t, ServerOptions{}, func(t *testing.T, w *world) {
+			release := make(chan struct{})
+			w.engine.silent = silent
+			w.engine.decide = func(ctx context.Context, r act.Request) (act.Ticket, error) {
+				select {
+				case <-release:
+					return act.Ticket{ID: "s-1/1", Session: r.Session, Verdict: act.Allow}, nil
+				case <-ctx.Done():
+					return act.Ticket{}, ctx.Err()
+				}
 			}
-		}
-		c := w.connect(Options{})
-		s := w.open(c)
-		decided := make(chan error, 1)
-		go func() {
-			_, err := s.Decide(t.Context(), act.Request{})
-			decided <- err
-		}()
-		synctest.Wait()
-		for _, size := range []int{1, maxShort + 1} {
-			if _, err := s.Finish(t.Context(), act.Ticket{ID: "s-1/0"}, act.Outcome{Body: make([]byte, size)}); err != nil {
-				t.Errorf("%d bytes beside a request that waits: %v", size, err)
+			s := w.open(w.connect(Options{}))
+			decided, given := make(chan error, 1), make(chan error, 1)
+			decide := func(ctx context.Context, to chan<- error) {
+				_, err := s.Decide(ctx, act.Request{})
+				to <- err
 			}
-		}
-		close(release)
-		if err := <-decided; err != nil {
-			t.Fatal(err)
-		}
-		if r, err := s.Finish(t.Context(), act.Ticket{ID: "s-1/1"}, act.Outcome{Body: []byte("a")}); err != nil || string(r.Body) != "A" {
-			t.Errorf("alone: %+v, %v", r, err)
-		}
-		synctest.Wait()
-		if n := w.server.busy.Load(); n != 0 {
-			t.Errorf("%d requests are still under way", n)
-		}
-	})
+			go decide(t.Context(), decided)
+			if synctest.Wait(); silent {
+				<-time.After(3 * lookEvery)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go decide(ctx, given)
+			for _, size := range []int{1, maxInline + 1} {
+				if _, err := s.Finish(t.Context(), act.Ticket{ID: "s-1/0"}, act.Outcome{Body: make([]byte, size)}); err != nil {
+					t.Errorf("%d bytes beside a request that waits: %v", size, err)
+				}
+			}
+			cancel()
+			if err := <-given; !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled: %v", err)
+			}
+			close(release)
+			if err := <-decided; err != nil {
+				t.Fatal(err)
+			}
+			if r, err := s.Finish(t.Context(), act.Ticket{ID: "s-1/1"}, act.Outcome{Body: []byte("a")}); err != nil || string(r.Body) != "A" {
+				t.Errorf("alone: %+v, %v", r, err)
+			}
+			<-time.After(10 * lookEvery)
+			if n := w.server.busy.Load(); n != 0 || w.server.bytes.Load() != 0 {
+				t.Errorf("%d requests are still under way", n)
+			}
+		})
+	}
 }

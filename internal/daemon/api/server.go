@@ -194,15 +194,17 @@ func (s *Server) serveConn(ctx context.Context, nc net.Conn, peer ipc.Peer, plac
 		caller: Caller{Conn: s.last.Add(1), Peer: peer},
 		out:    writer{nc: nc},
 		ctx:    ctx,
+		cancel: cancel,
+		ended:  make(chan error, 1),
+		in:     bufio.NewReaderSize(nc, 16<<10),
 		flight: map[uint64]*inFlight{},
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	// As with deadlines of writing: what fails here fails the reader.
 	_ = nc.SetReadDeadline(time.Now().Add(greetTime))
-	err := c.read(bufio.NewReaderSize(nc, 16<<10))
-	cancel(errConnectionEnded)
+	c.read()
+	err := <-c.ended
 	stop()
-	_ = nc.Close()
 	c.running.Wait()
 	s.gone(c)
 	if err != nil {

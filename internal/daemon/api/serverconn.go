@@ -13,20 +13,29 @@ import (
 	"time"
 )
 
-// A serverConn is the engine's side of one connection. Its reader is one
-// goroutine; every request has another.
+// A serverConn is the engine's side of one connection. One goroutine at a time reads;
+// every request has another, or is carried out by the reader (inline.go).
 type serverConn struct {
 	server  *Server
 	seat    *seat
 	caller  Caller
 	out     writer
 	ctx     context.Context
+	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	greeted bool // only the reader's
+	ended   chan error // gets why nothing more is read, once; nil if that was between frames
 
-	mu     sync.Mutex
-	flight map[uint64]*inFlight // requests without a final reply
-	bytes  int                  // of their bodies
+	// The reader's alone.
+	in      *bufio.Reader
+	greeted bool
+
+	mu      sync.Mutex
+	flight  map[uint64]*inFlight // requests without a final reply
+	bytes   int                  // of their bodies
+	inHand  *request             // what the reader carries out itself
+	seen    *request             // what was in its hand when the clock struck
+	clock   *time.Timer          // nil until it is first needed
+	watched bool                 // the clock runs
 }
 
 type inFlight struct {
@@ -36,46 +45,37 @@ type inFlight struct {
 
 var errCancelled = Errorf(CodeCancelled, "cancelled by the client")
 
-// read takes in requests until the connection ends. The error is nil if that
-// was between frames.
-func (c *serverConn) read(r *bufio.Reader) error {
+// read takes in requests until the connection ends, or another goroutine does so in
+// its place.
+func (c *serverConn) read() {
 	for {
-		h, body, err := readHeader(r, maxHeader)
-		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-			return nil
+		handed, err := c.next()
+		if handed {
+			return
 		}
 		if err != nil {
-			return err
-		}
-		if h.Method == methodFinish && c.greeted && len(body) <= maxShort && r.Buffered() == 0 && c.alone() {
-			err = c.short(h, body)
-		} else {
-			err = c.take(h, body)
-		}
-		if err != nil {
-			return err
+			c.cancel(errConnectionEnded)
+			_ = c.out.nc.Close()
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+				err = nil
+			}
+			c.ended <- err
+			return
 		}
 	}
 }
 
-// maxShort is how large a result may be, in bytes, that is taken in by the reader
-// itself: to look through it takes less time than to wake another thread for it.
-const maxShort = 16 << 10
-
-// alone reports whether no request is in flight.
-func (c *serverConn) alone() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.flight) == 0
-}
-
-// short carries out a request that waits for no person, while nothing else of this
-// connection waits: not to start a goroutine for it saves the switch of threads. An
+// next takes in one request, and reports whether another goroutine reads by now. An
 // error ends the connection.
-func (c *serverConn) short(h header, body []byte) error {
-	c.server.busy.Add(1)
-	defer c.server.busy.Add(-1)
-	return (&request{conn: c, header: h, body: body, ctx: c.ctx}).answer(finish)
+func (c *serverConn) next() (handed bool, err error) {
+	h, body, err := readHeader(c.in, maxHeader)
+	if err != nil {
+		return false, err
+	}
+	if run := c.inlined(h, body); run != nil {
+		return c.inline(h, body, run)
+	}
+	return false, c.take(h, body)
 }
 
 // take starts one request. An error ends the connection.
@@ -95,7 +95,7 @@ func (c *serverConn) take(h header, body []byte) error {
 	if !ok {
 		return c.fail(h.ID, Errorf(CodeMethod, "no method %q in this engine (%s)", h.Method, c.server.opts.Program))
 	}
-	ctx, err := c.begin(h.ID, len(body))
+	ctx, err := c.begin(h.ID, len(body), nil)
 	if err != nil {
 		return c.fail(h.ID, err)
 	}
@@ -138,8 +138,9 @@ func (c *serverConn) greet(h header) error {
 	return c.send(header{ID: h.ID}, hello, nil)
 }
 
-// begin enters a request that is now in flight, within the bounds.
-func (c *serverConn) begin(id uint64, bytes int) (context.Context, error) {
+// begin enters a request that is now in flight, within the bounds. inHand is set if
+// the reader carries it out itself.
+func (c *serverConn) begin(id uint64, bytes int, inHand *request) (context.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -157,6 +158,9 @@ func (c *serverConn) begin(id uint64, bytes int) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.flight[id] = &inFlight{cancel: func() { cancel(errCancelled) }, bytes: bytes}
 	c.bytes += bytes
+	if inHand != nil {
+		c.watch(inHand)
+	}
 	return ctx, nil
 }
 
