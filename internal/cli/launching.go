@@ -93,6 +93,10 @@ func (s *streams) say(format string, a ...any) {
 
 // launch runs spec with our streams and returns its exit status.
 func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spec) (int, error) {
+	if s.json {
+		return s.launchJSON(ctx, o, spec)
+	}
+	o.Narrowed = func(note string) { s.say("%s", display.Line(note)) }
 	var relay func() error
 	var said beginning
 	if s.atTerminal() {
@@ -118,7 +122,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if relay != nil {
 		err = relay()
 	} else {
-		dropped, err = s.pipe(r, &said, spec.Bounds().Output)
+		dropped, err = s.pipe(r, s.out, io.MultiWriter(s.err, &said), spec.Bounds().Output)
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("passing on what it writes: %w", err), r.Kill())
@@ -198,9 +202,9 @@ func denialLine(d sandbox.Denial) string {
 	return display.Line(line)
 }
 
-// pipe connects our streams with those of the box, up to limit bytes of each, and
-// returns how many were dropped. What comes on standard error goes to said too.
-func (s *streams) pipe(box sandbox.Box, said io.Writer, limit int64) (int64, error) {
+// pipe connects our input, out and err with the streams of the box, up to limit bytes of
+// each, and returns how many were dropped.
+func (s *streams) pipe(box sandbox.Box, out, err io.Writer, limit int64) (int64, error) {
 	stdout, stderr := box.Stdout(), box.Stderr()
 	var capped []*sandbox.Capped
 	if limit != sandbox.Unlimited {
@@ -214,8 +218,8 @@ func (s *streams) pipe(box sandbox.Box, said io.Writer, limit int64) (int64, err
 	}()
 	var outErr, errErr error
 	var both sync.WaitGroup
-	both.Go(func() { _, outErr = io.Copy(s.out, stdout) })
-	both.Go(func() { _, errErr = io.Copy(io.MultiWriter(s.err, said), stderr) })
+	both.Go(func() { _, outErr = io.Copy(out, stdout) })
+	both.Go(func() { _, errErr = io.Copy(err, stderr) })
 	both.Wait()
 	var dropped int64
 	for _, c := range capped {

@@ -151,7 +151,11 @@ func compileFile(name string, f sourceFlags) (*constitution.Compiled, time.Durat
 	if _, ok := errors.AsType[*constitution.Errors](err); ok {
 		return nil, 0, &exitError{code: codeFailed, err: err, hint: "docs/constitution.md has the sentences that are understood"}
 	}
-	return c, time.Since(began), err
+	took := time.Since(began)
+	if err == nil {
+		err = linked(c)
+	}
+	return c, took, err
 }
 
 // readLists reads the lists of a constitution: those of file, else those beside

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
 	"ringfence/internal/sandbox"
@@ -24,11 +25,12 @@ import (
 type execFlags struct {
 	verb                             string
 	profile, tier, workspace, policy string
-	readOnly, readWrite, env         []string
+	readOnly, readWrite              []string
+	env                              named
 	net, report, ask                 string
-	wait, timeout                    time.Duration
-	memory, output                   int64
-	processes, descriptors           int
+	wait, timeout                    span
+	memory, output                   amount
+	processes, descriptors           number
 	review                           bool
 }
 
@@ -86,17 +88,17 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.StringVar(&f.policy, "policy", "", "compiled constitution, a `DIR`; without it the default one applies")
 	fl.StringArrayVar(&f.readOnly, "ro", nil, "`PATH` that may be read; may be repeated")
 	fl.StringArrayVar(&f.readWrite, "rw", nil, "`PATH` that may be changed; may be repeated")
-	fl.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; may be repeated")
+	fl.Var(&f.env, "env", "`NAME` of a variable to hand on, or NAME=VALUE; may be repeated")
 	fl.StringVar(&f.net, "net", "none", "none, or policy: hosts that the policy allows")
 	fl.StringVar(&f.report, "report", "", "write what confines the command to `FILE`, as JSON")
 	fl.StringVar(&f.ask, "ask", "", "terminal, desk or never (default: terminal, if there is one)")
-	fl.DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
-	fl.DurationVar(&f.timeout, "timeout", 0, "after which everything in the box is killed, such as 5m (default: of the profile)")
-	fl.Int64Var(&f.memory, "memory", 0, "`BYTES` that the box may use together (default: of the profile)")
-	fl.Int64Var(&f.output, "output", 0, "`BYTES` that it may write to each of its streams; more is dropped (default: no limit)")
+	fl.Var(&f.wait, "ask-wait", "`TIME` that a person is waited for, such as 90s (default: as configured)")
+	fl.Var(&f.timeout, "timeout", "`TIME` after which everything in the box is killed, such as 5m (default: of the profile)")
+	fl.Var(&f.memory, "memory", "`BYTES` that the box may use together, such as 512M or 2G (default: of the profile)")
+	fl.Var(&f.output, "output", "`BYTES` that it may write to each of its streams, such as 1M; more is dropped (default: no limit)")
 	fl.BoolVar(&f.review, "review", false, "keep what it changes apart from the workspace, for \"ringfence review\"")
-	fl.IntVar(&f.processes, "processes", 0, "`NUMBER` of processes in the box (default: of the profile)")
-	fl.IntVar(&f.descriptors, "descriptors", 0, "`NUMBER` of files that each process may have open (default: of the profile)")
+	fl.Var(&f.processes, "processes", "`NUMBER` of processes in the box (default: of the profile)")
+	fl.Var(&f.descriptors, "descriptors", "`NUMBER` of files that each process may have open (default: of the profile)")
 }
 
 // runBoxed runs args as f says and returns its exit status as an error.
@@ -134,6 +136,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever))
 	if err != nil {
 		return sessionError(err)
+	}
+	for _, note := range session.Opened().Notes {
+		s.say("%s", display.Line(note))
 	}
 	spec.Held = heldIn(spec, session.Opened().Held)
 	stop := func() {}
@@ -198,6 +203,9 @@ func (f *execFlags) denialHint(code act.Code, never bool) string {
 // confirmed tells the person what his box does not hold, before anything runs in it, and
 // writes the report where he wants it.
 func (f execFlags) confirmed(s *streams, r sandbox.Report) error {
+	if r.Tier == sandbox.TierNone {
+		s.say("no box: the command runs as you do, and nothing holds it to what was decided")
+	}
 	for _, layer := range r.Missing {
 		if !strings.HasPrefix(layer, sandbox.LayerCgroup) { // what of the profile's limits is held differs from machine to machine
 			s.say("not held: %s: %s", layer, r.Evidence[layer])
@@ -225,7 +233,7 @@ func (f execFlags) open(spec sandbox.Spec, own, never bool) api.OpenRequest {
 	}
 	return api.OpenRequest{
 		Principal: "default/exec", Verb: f.verb, Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
-		AskSeconds: int(f.wait.Round(time.Second) / time.Second), Box: json.RawMessage(api.BoxFollows),
+		AskSeconds: int((time.Duration(f.wait) + time.Second - 1) / time.Second), Box: json.RawMessage(api.BoxFollows),
 	}
 }
 
@@ -240,7 +248,10 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	}
 	s = sandbox.Spec{
 		Argv: args, Profile: sandbox.Profile(f.profile), Env: environment(f.env),
-		Limits: sandbox.Limits{Wall: f.timeout, Memory: f.memory, Processes: f.processes, Descriptors: f.descriptors, Output: orUnlimited(f.output)},
+		Limits: sandbox.Limits{
+			Wall: time.Duration(f.timeout), Memory: int64(f.memory), Output: orUnlimited(int64(f.output)),
+			Processes: int(f.processes), Descriptors: int(f.descriptors),
+		},
 	}
 	if f.workspace == "" {
 		f.workspace = "."
@@ -262,6 +273,9 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	case sandbox.ProfileCommand, sandbox.ProfileAgent, sandbox.ProfileServer, sandbox.ProfileCode:
 	default:
 		return s, &exitError{code: codeUsage, err: fmt.Errorf("no profile %q; there are command, agent, server and code", f.profile)}
+	}
+	if asks := []string{"", askTerminal, api.AskDesk, api.AskNever}; !slices.Contains(asks, f.ask) {
+		return s, &exitError{code: codeUsage, err: fmt.Errorf("--ask %q is none of terminal, desk, never", f.ask)}
 	}
 	switch f.net {
 	case "none":

@@ -128,7 +128,7 @@ func (in *inForce) tellLinks() {
 		in.notes = append(in.notes, l.String())
 	}
 	if left := len(links) - maxLinks; left > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("the policy names %d more places that are links; ringfence policy lint lists them", left))
+		in.notes = append(in.notes, fmt.Sprintf("the policy names %d more places that are links; `ringfence constitution check` lists them", left))
 	}
 }
 

@@ -30,7 +30,7 @@ func (l Link) String() string {
 	if l.Idle {
 		return s + ": an agent could have made it, so nothing is allowed there; name " + visible(l.Real)
 	}
-	return s + ": that is what counts in this session"
+	return s + ": as long as it is when a session begins, that counts too"
 }
 
 // Links returns the links that the clauses name, as they were when the policy was

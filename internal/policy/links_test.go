@@ -49,7 +49,7 @@ func TestLinksAreTold(t *testing.T) {
 		}
 		told[b.name] = strings.Join(all, "\n")
 	}
-	const count, idle = ": that is what counts in this session", ": an agent could have made it, so nothing is allowed there; name "
+	const count, idle = ": as long as it is when a session begins, that counts too", ": an agent could have made it, so nothing is allowed there; name "
 	for name, want := range map[string]string{
 		"restriction-through-a-link": "c2 names /lnk/secret, which is a link to /w/real/secret" + count,
 		"permission-through-a-link":  "c1 names /home/u/src, which is a link to /mnt/src" + idle + "/mnt/src",

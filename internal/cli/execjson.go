@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"ringfence/internal/launch"
+	"ringfence/internal/mediator"
+	"ringfence/internal/sandbox"
+)
+
+// maxJSONOutput bounds each stream of a command in an [outcome], unless --output says
+// more or less.
+const maxJSONOutput = 1 << 20
+
+// An outcome is what --json prints of a command that ran in a box: one value, in which
+// what it wrote is. Bytes that are no UTF-8 are replaced.
+type outcome struct {
+	Status   int              `json:"status"` // as on a command line
+	Exit     string           `json:"exit"`   // "status 1", "signal 9", "deadline"
+	Millis   int64            `json:"millis"`
+	Stdout   string           `json:"stdout"`
+	Stderr   string           `json:"stderr"`
+	Dropped  int64            `json:"dropped,omitempty"` // bytes of both beyond the limit
+	Denials  []sandbox.Denial `json:"denials,omitempty"`
+	Note     string           `json:"note,omitempty"`      // how the box ended it
+	NotGiven string           `json:"not_given,omitempty"` // what was asked for and is not in the box
+	Box      sandbox.Report   `json:"box"`
+}
+
+// launchJSON is launch, with one value in place of streams.
+func (s *streams) launchJSON(ctx context.Context, o launch.Options, spec sandbox.Spec) (int, error) {
+	var end outcome
+	o.Narrowed = func(note string) { end.NotGiven = note }
+	confirmed := o.Confirmed
+	o.Confirmed = func(r sandbox.Report) error {
+		end.Box = r
+		return confirmed(r)
+	}
+	r, err := launch.Start(ctx, o, spec)
+	if err != nil {
+		return 0, err
+	}
+	stop := forward(r)
+	defer stop()
+	limit := spec.Bounds().Output
+	if limit == sandbox.Unlimited {
+		limit = maxJSONOutput
+	}
+	var out, said bytes.Buffer
+	dropped, err := s.pipe(r, &out, &said, limit)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("reading what it writes: %w", err), r.Kill())
+	}
+	res, _, ferr := r.Finish(ctx, nil, nil, dropped)
+	if err := errors.Join(err, ferr); err != nil {
+		return 0, err
+	}
+	end.Status, end.Exit, end.Millis, end.Dropped = res.Status, res.Exit, res.Millis, dropped
+	end.Stdout, end.Stderr = out.String(), said.String()
+	var begin beginning
+	if _, err := begin.Write(said.Bytes()); err != nil {
+		return 0, err
+	}
+	end.Denials = append(res.Denials, inferred(r.Spec, res, string(begin))...)
+	if res.Ended.Cause != sandbox.CauseKill {
+		end.Note = mediator.Ended(ctx, r.Spec, res.Ended)
+	}
+	return res.Status, s.line(end)
+}
