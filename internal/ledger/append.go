@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	groupBytes = 8 << 20  // leaves of one transaction, if they are not one batch
+	groupBytes = 1 << 20  // bodies of one frame, if they are not one batch
 	batchBytes = 16 << 20 // bodies of one Append
 )
 
@@ -41,7 +41,7 @@ func (r *request) size() (n int) {
 // each other in each session. It returns when they have been written (they
 // survive the death of the process) or, if durable, when they are on disk,
 // together with everything that was appended before. Concurrent calls share
-// transactions and flushes.
+// writes and flushes.
 //
 // ctx bounds the wait for others; what is being written or flushed, maybe by this
 // very call, is not interrupted.

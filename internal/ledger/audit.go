@@ -15,6 +15,7 @@ import (
 // An audit is one verification of a database.
 type audit struct {
 	head    *Checkpoint // the copy beside it
+	journal *image      // what else there is, if that is to be verified too
 	trusted []ed25519.PublicKey
 	upTo    int64 // entries to verify, -1 for all
 
@@ -27,6 +28,7 @@ type audit struct {
 	names   []string          // of sessions, as the database says
 	firsts  []int64
 	sids    []int64 // of the entries in the incomplete tile
+	beyond  bool    // the entry is in the journal only, so that no index has it
 	newest  Checkpoint
 	signer  ed25519.PublicKey // of newest
 	tiles   map[int]*cursor[tileRow]
@@ -90,12 +92,45 @@ func (a *audit) verify() error {
 		return err
 	}
 	if a.upTo == size {
-		if err := a.leftovers(size); err != nil {
+		if err := a.rest(size); err != nil {
 			return err
 		}
 	}
 	a.conclude()
 	return nil
+}
+
+// rest verifies what is there beside size entries in the database.
+func (a *audit) rest(size int64) error {
+	if a.notes.ok {
+		return divergence(size, "it and what follows it is gone, or a checkpoint was moved in the database: there is one over %d entries", a.notes.row.size)
+	}
+	want := map[string]int64{"sessions": int64(len(a.seq.chains)), "tiles": 0, "keys": a.keys}
+	for n := size / tileWidth; n > 0; n /= tileWidth {
+		want["tiles"] += n
+	}
+	a.beyond = true
+	for _, raw := range a.journal.after(size) {
+		if err := a.journaled(raw); err != nil {
+			return err
+		}
+	}
+	return a.leftovers(a.tree.size, want)
+}
+
+// journaled takes the next entry from the journal.
+func (a *audit) journaled(raw []byte) error {
+	idx, sid := a.tree.size, int64(0)
+	f, err := parseLeaf(raw)
+	if err == nil {
+		if c := a.seq.chains[string(f.session)]; c != nil {
+			sid = c.sid
+		} else {
+			a.names, a.firsts = append(a.names, string(f.session)), append(a.firsts, idx)
+			sid = int64(len(a.names))
+		}
+	}
+	return a.entry(idx, sid, &f, leafHash(raw), err)
 }
 
 // entry takes the next entry. parsed says why f is not valid, if so.
@@ -188,6 +223,9 @@ func (a *audit) newKey(idx int64, public string) (err error) {
 		return divergence(idx, "%v", err)
 	}
 	a.keys++
+	if a.beyond {
+		return nil
+	}
 	var listed string
 	err = a.tx.QueryRowContext(a.ctx, "SELECT public FROM keys WHERE idx = ?", idx).Scan(&listed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -201,6 +239,9 @@ func (a *audit) newKey(idx int64, public string) (err error) {
 
 // tile compares a tile with its row.
 func (a *audit) tile(t tileRoot) error {
+	if a.beyond {
+		return nil
+	}
 	c := a.tiles[t.level]
 	if c == nil {
 		var err error
@@ -270,13 +311,18 @@ func (a *audit) locate(what string) error {
 	return divergence(a.newest.Size, "from it on, up to entry %d, one was changed after %s over the first %d entries was signed", a.tree.size-1, what, a.tree.size)
 }
 
-// leftovers finds rows that belong to no entry.
-func (a *audit) leftovers(size int64) error {
-	if a.notes.ok {
-		return divergence(size, "it and what follows it is gone, or a checkpoint was moved in the database: there is one over %d entries", a.notes.row.size)
+// leftovers finds what belongs to no entry. want says how many rows of the indexes the
+// entries in the database make.
+func (a *audit) leftovers(size int64, want map[string]int64) error {
+	signed := int64(0)
+	if a.head != nil {
+		signed = a.head.Size
 	}
-	if a.head != nil && a.head.Size > size {
-		return divergence(size, "it and what follows it is gone: %s was signed over %d entries", headFile, a.head.Size)
+	if err := a.journal.check(size, signed); err != nil {
+		return err
+	}
+	if signed > size {
+		return divergence(size, "it and what follows it is gone: %s was signed over %d entries", headFile, signed)
 	}
 	if a.head == nil && a.v.Checkpoints > 0 {
 		return fmt.Errorf("%w: %s is gone", ErrTampered, headFile)
@@ -284,17 +330,13 @@ func (a *audit) leftovers(size int64) error {
 	if a.unknown >= 0 {
 		return nil
 	}
-	tiles := int64(0)
-	for n := size / tileWidth; n > 0; n /= tileWidth {
-		tiles += n
-	}
-	for table, want := range map[string]int64{"sessions": int64(len(a.seq.chains)), "tiles": tiles, "keys": a.keys} {
-		var n int64
-		if err := a.tx.QueryRowContext(a.ctx, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+	for table, n := range want {
+		var rows int64
+		if err := a.tx.QueryRowContext(a.ctx, "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
 			return fmt.Errorf("counting %s: %w", table, err)
 		}
-		if n != want {
-			return fmt.Errorf("%w: the database lists %d %s, and its entries have %d: table %s was changed", ErrTampered, n, table, want, table)
+		if rows != n {
+			return fmt.Errorf("%w: the database lists %d %s, and its entries have %d: table %s was changed", ErrTampered, rows, table, n, table)
 		}
 	}
 	return nil

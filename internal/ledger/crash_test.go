@@ -127,23 +127,34 @@ func crashChild(t *testing.T, dir string) {
 // A fault is what the n-th operation returns instead, before or after it is done.
 type fault func(op string, n int) (before, after error)
 
-// faults is a store that fails when told to.
+// faults are files that fail when told to. Operations on the journal are "write" and
+// "sync", on the database "move", "look" and "keep".
 type faults struct {
 	store
+	journalFile
 	mu    sync.Mutex
 	fail  fault
 	count int
 }
 
-func (f *faults) next(op string) (before, after error) {
+type (
+	dbFaults      struct{ *faults }
+	journalFaults struct{ *faults }
+)
+
+func (f *faults) do(op string, done func() error) error {
 	f.mu.Lock()
 	f.count++
 	fail, n := f.fail, f.count
 	f.mu.Unlock()
 	if fail == nil {
-		return nil, nil
+		return done()
 	}
-	return fail(op, n)
+	before, after := fail(op, n)
+	if before != nil {
+		return before
+	}
+	return errors.Join(done(), after)
 }
 
 // set tells what fails from now on.
@@ -153,38 +164,40 @@ func (f *faults) set(fail fault) {
 	f.fail = fail
 }
 
-func (f *faults) Write(ctx context.Context, fn func(*sql.Tx) error) error {
-	before, after := f.next("write")
-	if before != nil {
-		return before
-	}
-	return errors.Join(f.store.Write(ctx, fn), after)
+func (f dbFaults) Write(ctx context.Context, fn func(*sql.Tx) error) error {
+	return f.do("look", func() error { return f.store.Write(ctx, fn) })
 }
 
-func (f *faults) Batch(ctx context.Context, fn func(*database.Batch) error) error {
-	before, after := f.next("write")
-	if before != nil {
-		return before
-	}
-	return errors.Join(f.store.Batch(ctx, fn), after)
+func (f dbFaults) Batch(ctx context.Context, fn func(*database.Batch) error) error {
+	return f.do("move", func() error { return f.store.Batch(ctx, fn) })
 }
 
-func (f *faults) Sync() error {
-	before, after := f.next("sync")
-	if before != nil {
-		return before
+func (f dbFaults) Sync() error  { return f.do("keep", f.store.Sync) }
+func (f dbFaults) Close() error { return f.store.Close() }
+
+func (f journalFaults) WriteAt(b []byte, at int64) (n int, err error) {
+	err = f.do("write", func() (err error) { n, err = f.journalFile.WriteAt(b, at); return err })
+	if errors.Is(err, errShort) {
+		n, err = f.journalFile.WriteAt(b[:len(b)/2], at)
+		err = errors.Join(err, errShort)
 	}
-	return errors.Join(f.store.Sync(), after)
+	return n, err
 }
 
-var errDisk = errors.New("disk on fire")
+func (f journalFaults) Sync() error  { return f.do("sync", f.journalFile.Sync) }
+func (f journalFaults) Close() error { return f.journalFile.Close() }
 
-// TestR12EveryWrite lets each operation on the database fail in turn, before or
-// after it was done, and checks that no effect happens without its entry.
+var (
+	errDisk  = errors.New("disk on fire")
+	errShort = errors.New("a part was written") // and of the journal it was
+)
+
+// TestR12EveryWrite lets each operation on the files fail in turn, before or after it
+// was done, or half of it, and checks that no effect happens without its entry.
 func TestR12EveryWrite(t *testing.T) {
-	for _, afterwards := range []bool{false, true} {
+	for _, c := range []struct{ before, after error }{{errDisk, nil}, {errShort, nil}, {nil, errDisk}} {
 		for n := 1; ; n++ {
-			if !faultAt(t, n, afterwards) {
+			if !faultAt(t, n, c.before, c.after) {
 				if n < 12 {
 					t.Errorf("only %d operations were seen", n)
 				}
@@ -196,20 +209,17 @@ func TestR12EveryWrite(t *testing.T) {
 
 // faultAt runs ten calls, with the n-th operation failing, and reports whether
 // there was one.
-func faultAt(t *testing.T, n int, afterwards bool) (hit bool) {
+func faultAt(t *testing.T, n int, before, after error) (hit bool) {
 	dir, o := t.TempDir(), testOptions()
 	l := mustOpen(t, dir, o)
 	disk := plug(l)
 	flush := false // the operation was one after which nothing is appended (L6)
-	disk.set(func(op string, count int) (before, after error) {
+	disk.set(func(op string, count int) (error, error) {
 		if count != n {
 			return nil, nil
 		}
 		hit, flush = true, op == "sync"
-		if afterwards {
-			return nil, errDisk
-		}
-		return errDisk, nil
+		return before, after
 	})
 	var effects []Ref
 	for i := range 10 {
@@ -223,7 +233,7 @@ func faultAt(t *testing.T, n int, afterwards bool) (hit bool) {
 	if err := l.Close(t.Context()); err != nil && !hit {
 		t.Error(err)
 	}
-	if hit && !afterwards && !flush && len(effects) < 9 {
+	if hit && after == nil && !flush && len(effects) < 9 {
 		t.Errorf("operation %d: only %d of 10 appends went through", n, len(effects))
 	}
 	if _, err := l.Append(t.Context(), false, Entry{"s", "request", []byte("{}")}); !errors.Is(err, ErrClosed) {
@@ -261,14 +271,17 @@ func TestAU04DiskFull(t *testing.T) {
 	var err error
 	written := 0
 	for ; written < 100 && err == nil; written++ {
-		_, err = l.Append(t.Context(), true, Entry{"s", "note", big})
+		mustAppend(t, l, Entry{"s", "note", big})
+		_, err = l.Checkpoint(t.Context())
 	}
-	written--
 	if !errors.Is(err, ErrUnwritable) {
 		t.Fatalf("disk full: %v, want ErrUnwritable", err)
 	}
 	if _, err := l.Append(t.Context(), false, Entry{"s", "note", big}); !errors.Is(err, ErrUnwritable) {
 		t.Errorf("still full: %v, want ErrUnwritable", err)
+	}
+	if err := l.Entries(t.Context(), Query{}, func(Record) error { return nil }); !errors.Is(err, ErrUnwritable) {
+		t.Errorf("reading what the database has no room for: %v, want ErrUnwritable", err)
 	}
 	limit("100000")
 	refs, err := l.Append(t.Context(), true, Entry{"s", "note", big})

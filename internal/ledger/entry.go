@@ -44,7 +44,9 @@ const (
 	MaxBatch = 1024    // entries of one Append
 	maxName  = 64      // bytes of a session or type
 	maxLeaf  = MaxBody + 1024
-	maxInt   = 1<<53 - 1 // largest seq, boot, index: a whole double
+	// A leaf without its body: nine fixed pieces, two names, two numbers, a hash, a time.
+	maxEnvelope = 96 + 2*maxName + 2*16 + 64 + len(timeLayout)
+	maxInt      = 1<<53 - 1 // largest seq, boot, index: a whole double
 )
 
 // SystemSession is the chain of the ledger itself. The engine may append to it

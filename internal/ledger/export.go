@@ -30,7 +30,7 @@ const (
 func (l *Ledger) Export(ctx context.Context, session string, w io.Writer) error {
 	c, err := l.Checkpoint(ctx)
 	if err == nil {
-		err = l.db.Read(ctx, func(tx *sql.Tx) error { return export(ctx, tx, session, c, w) })
+		err = l.read(ctx, func(tx *sql.Tx) error { return export(ctx, tx, session, c, w) })
 	}
 	if err != nil {
 		return fmt.Errorf("exporting session %.80q: %w", session, err)

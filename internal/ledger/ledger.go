@@ -70,6 +70,8 @@ type Options struct {
 	Now func() time.Time
 	// Version of the program, for the record.
 	Version string
+
+	segment int // bytes of a segment of a new journal; by default journalSegment
 }
 
 const (
@@ -88,6 +90,10 @@ type Ledger struct {
 	stmts  statements
 	boot   int64
 
+	settling sync.Mutex // held by whoever moves entries to the database, before mu
+	moving   additions  // that it is to have next
+	doubtful bool       // a transaction failed: look what the database has first
+
 	queue   *queue
 	due     chan struct{}                // entries have been committed
 	ask     chan chan<- checkpointAnswer // a caller wants a checkpoint
@@ -96,14 +102,22 @@ type Ledger struct {
 
 	w        writer     // of whoever has the turn to write
 	draft    draft      // likewise; the last one, for its memory
+	journal  *journal   // likewise, but for flushing it
 	rotating sync.Mutex // held by Rotate
 
 	mu     sync.Mutex
 	signer note.Signer // in force for the next checkpoint
 	public ed25519.PublicKey
-	head   frontier   // what has been committed
+	head   frontier   // what has been written
 	signed Checkpoint // the newest
 	failed error      // why nothing more is appended (L6)
+
+	pending additions // have been written to the journal, and go to the database
+	durable int64     // entries that are on disk, in the journal or in the database
+	settled int64     // that are in the database
+	kept    int64     // that are on disk there
+	stuck   bool      // the last move to the database failed
+	tight   bool      // the journal fills; the checkpointer has been woken for it
 }
 
 // store is what the ledger needs of its database; tests put faults in between.
@@ -136,6 +150,9 @@ func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.segment == 0 {
+		o.segment = journalSegment
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -161,6 +178,9 @@ func open(ctx context.Context, dir string, o Options) (_ *Ledger, err error) {
 	path := filepath.Join(dir, databaseFile)
 	if _, e := os.Lstat(path); errors.Is(e, os.ErrNotExist) && head != nil {
 		return nil, fmt.Errorf("%w: %s is gone", ErrRolledBack, databaseFile)
+	}
+	if l.journal, err = openJournal(dir, o.segment); err != nil {
+		return nil, err
 	}
 	db, err := database.OpenSQLite(ctx, path, schema)
 	if err != nil {
@@ -195,7 +215,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 	if e := l.shutdown(); e != nil {
 		return e // another call closes it
 	}
-	if err = errors.Join(err, l.release()); err != nil {
+	if err = errors.Join(err, l.retire(), l.release()); err != nil {
 		return fmt.Errorf("closing ledger: %w", err)
 	}
 	return nil
@@ -213,11 +233,14 @@ func (l *Ledger) shutdown() error {
 
 // release gives back the files.
 func (l *Ledger) release() error {
-	var err error
-	if l.db != nil {
-		err = l.db.Close()
+	var errs []error
+	if l.journal != nil {
+		errs = append(errs, l.journal.file.Close())
 	}
-	return errors.Join(err, l.lock.Unlock())
+	if l.db != nil {
+		errs = append(errs, l.db.Close())
+	}
+	return errors.Join(append(errs, l.lock.Unlock())...)
 }
 
 // Origin returns the name of the ledger.

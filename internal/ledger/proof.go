@@ -29,7 +29,7 @@ func (l *Ledger) Prove(ctx context.Context, index int64) ([]byte, error) {
 		return nil, fmt.Errorf("proving entry %d: %w", index, err)
 	}
 	var path tlog.RecordProof
-	err = l.db.Read(ctx, func(tx *sql.Tx) (err error) {
+	err = l.read(ctx, func(tx *sql.Tx) (err error) {
 		path, err = newNodes(ctx, tx).path(c, index)
 		return err
 	})
@@ -175,7 +175,7 @@ func (l *Ledger) Consistent(ctx context.Context, signed []byte) error {
 	if err != nil {
 		return fmt.Errorf("comparing checkpoint: %w", err)
 	}
-	err = l.db.Read(ctx, func(tx *sql.Tx) error {
+	err = l.read(ctx, func(tx *sql.Tx) error {
 		size, err := countEntries(ctx, tx)
 		if err != nil {
 			return err

@@ -24,7 +24,7 @@ var errEnough = errors.New("enough")
 // as they were when the call began. An error of f ends the iteration and is
 // returned. Nothing is verified but the form of an entry; see [Ledger.Verify].
 func (l *Ledger) Entries(ctx context.Context, q Query, f func(Record) error) error {
-	err := l.db.Read(ctx, func(tx *sql.Tx) error { return entries(ctx, tx, q, f) })
+	err := l.read(ctx, func(tx *sql.Tx) error { return entries(ctx, tx, q, f) })
 	if err != nil && !errors.Is(err, errEnough) {
 		return fmt.Errorf("reading ledger: %w", err)
 	}
@@ -132,7 +132,7 @@ type SessionInfo struct {
 // Sessions returns every chain, in the order in which they began.
 func (l *Ledger) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	var all []SessionInfo
-	err := l.db.Read(ctx, func(tx *sql.Tx) (err error) {
+	err := l.read(ctx, func(tx *sql.Tx) (err error) {
 		all, err = sessions(ctx, tx)
 		return err
 	})

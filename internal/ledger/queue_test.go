@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// plug puts faults between l and its database.
+// plug puts faults between l and its files.
 func plug(l *Ledger) *faults {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	disk := &faults{store: l.db}
-	l.db = disk
+	disk := &faults{store: l.db, journalFile: l.journal.file}
+	l.db, l.journal.file = dbFaults{disk}, journalFaults{disk}
 	return disk
 }
 

@@ -40,18 +40,18 @@ func readHead(dir string) (*Checkpoint, error) {
 	return &c, nil
 }
 
-// headTemp is what atomicfile names its temporary file for headFile.
-var headTemp = regexp.MustCompile(`^\.` + regexp.QuoteMeta(headFile) + `\.[0-9a-f]{16}\.tmp$`)
+// ownTemp is what atomicfile names its temporary files for headFile and the journal.
+var ownTemp = regexp.MustCompile(`^\.(` + regexp.QuoteMeta(headFile) + `|` + journalName + `)\.[0-9a-f]{16}\.tmp$`)
 
-// removeTemps removes what a process left that died while it wrote headFile. The
-// lock of the ledger is held: nobody else is writing it.
+// removeTemps removes what a process left that died while it wrote headFile or
+// made the journal. The lock of the ledger is held: nobody else is writing them.
 func removeTemps(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("looking for temporary files: %w", err)
 	}
 	for _, e := range entries {
-		if !headTemp.MatchString(e.Name()) || !e.Type().IsRegular() {
+		if !ownTemp.MatchString(e.Name()) || !e.Type().IsRegular() {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
@@ -61,25 +61,46 @@ func removeTemps(dir string) error {
 	return nil
 }
 
-// restore brings l to the state of its database, after L5, and returns the
-// entry with which this opening begins.
+// restore brings l to the state of its files, after L5, and returns the entry with
+// which this opening begins. What the database does not have of the journal it has
+// afterwards, on disk, unless something is wrong: then nothing was changed.
 func (l *Ledger) restore(ctx context.Context, o Options, head *Checkpoint) (*request, error) {
 	l.w = writer{chains: map[string]chain{}, nextSID: 1}
+	img, err := readImage(l.journal.file, l.journal.size)
+	if err != nil {
+		return nil, err
+	}
+	transact := l.db.Read
+	if img != nil {
+		transact = l.db.Write
+	}
 	first := &request{durable: true, own: true}
-	err := l.db.Read(ctx, func(tx *sql.Tx) error {
+	err = transact(ctx, func(tx *sql.Tx) error {
 		size, err := countEntries(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("counting entries: %w", err)
+		}
+		if size, err = replay(ctx, tx, img, size, head); err != nil {
+			return err
 		}
 		if size == 0 {
 			return l.create(o, head, first)
 		}
 		return l.resume(ctx, tx, o, head, size, first)
 	})
+	if err == nil && img != nil {
+		if err = l.db.Sync(); err == nil {
+			err = l.journal.eraseAll()
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrUnwritable, err)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	l.head, l.public = l.w.tree, o.Key.Public().(ed25519.PublicKey)
+	l.settled, l.kept, l.durable = l.head.size, l.head.size, l.head.size
 	l.signer, err = signer(o.Key, l.origin)
 	return first, err
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"ringfence/internal/sys/atomicfile"
-	"ringfence/internal/sys/database"
 )
 
 // A checkpointAnswer goes to a caller of Checkpoint.
@@ -66,6 +65,9 @@ func (l *Ledger) checkpointLoop() {
 			waiting, fire = false, true
 		case answer = <-l.ask:
 		}
+		if l.filling() {
+			_ = l.keep() // the next append meets what is wrong
+		}
 		uncovered := l.uncovered()
 		if answer != nil || fire && uncovered > 0 || uncovered >= checkpointEvery && time.Since(last) >= checkpointGap {
 			c, err := l.checkpoint()
@@ -93,25 +95,34 @@ func (l *Ledger) checkpointLoop() {
 	}
 }
 
+// filling reports whether the journal is running out of places.
+func (l *Ledger) filling() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tight := l.tight
+	l.tight = false // asks again if it stays so
+	return tight
+}
+
 func (l *Ledger) uncovered() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head.size - l.signed.Size
 }
 
-// checkpoint signs the present tree and stores that. The entries are on disk
-// before the signature exists (L4), and the copy outside the database is there
-// before the first row inside, so that a missing copy always means something.
+// checkpoint signs the present tree and stores that, with all entries that the
+// database does not have yet. They are on disk before the signature exists (L4), and
+// the copy outside the database is there before the first row inside, so that a missing
+// copy always means something.
 func (l *Ledger) checkpoint() (Checkpoint, error) {
-	ctx := context.Background()
 	l.mu.Lock()
 	head, signed, signer, failed := l.head, l.signed, l.signer, l.failed
 	l.mu.Unlock()
 	if failed != nil || head.size == signed.Size {
 		return signed, failed
 	}
-	if err := l.db.Sync(); err != nil {
-		return Checkpoint{}, l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
+	if err := l.sync(); err != nil {
+		return Checkpoint{}, err
 	}
 	c, err := sign(signer, head.size, head.root())
 	if err != nil {
@@ -120,11 +131,8 @@ func (l *Ledger) checkpoint() (Checkpoint, error) {
 	if err := atomicfile.Write(filepath.Join(l.dir, headFile), c.Note, 0o600); err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
-	err = l.db.Batch(ctx, func(b *database.Batch) error {
-		return b.Run(l.stmts.checkpoint, checkpointTile(c.Size), c.Size, c.Note)
-	})
-	if err != nil {
-		return Checkpoint{}, fmt.Errorf("%w: storing checkpoint: %w", ErrUnwritable, err)
+	if err := l.settle(&c); err != nil {
+		return Checkpoint{}, err
 	}
 	l.mu.Lock()
 	l.signed = c

@@ -17,6 +17,7 @@ import (
 // The files in the directory of a ledger.
 const (
 	databaseFile = "ledger.db"
+	journalName  = "journal"   // entries that are not in the database yet
 	headFile     = "head.note" // the newest checkpoint once more
 	lockFile     = "lock"      // held by the process that appends
 )
@@ -62,10 +63,48 @@ func unpackSIDs(b []byte) ([]int64, error) {
 	return sids, nil
 }
 
+// Additions are what one transaction adds to the database, or several.
+type additions struct {
+	rows     []row
+	sessions []sessionRow
+	tiles    []tileRow
+	keys     []keyRow
+}
+
 // A row is one entry to be inserted.
 type row struct {
 	idx, sid int64
 	leaf     []byte
+}
+
+type sessionRow struct {
+	sid, first int64
+	name       string
+}
+
+type tileRow struct {
+	id   int64
+	root [32]byte
+	sids []byte
+}
+
+type keyRow struct {
+	idx    int64
+	public string
+}
+
+func (a *additions) add(b *additions) {
+	a.rows, a.sessions = append(a.rows, b.rows...), append(a.sessions, b.sessions...)
+	a.tiles, a.keys = append(a.tiles, b.tiles...), append(a.keys, b.keys...)
+}
+
+// empty returns additions without any, for their memory.
+func (a *additions) empty() additions {
+	clear(a.rows)
+	clear(a.sessions)
+	clear(a.tiles)
+	clear(a.keys)
+	return additions{a.rows[:0], a.sessions[:0], a.tiles[:0], a.keys[:0]}
 }
 
 const rowsPerInsert = 32
@@ -88,8 +127,8 @@ func prepare(db *database.DB) statements {
 	}
 }
 
-// insert is the transaction of a draft.
-func (s *statements) insert(b *database.Batch, d *draft) error {
+// insert puts additions into a transaction.
+func (s *statements) insert(b *database.Batch, d *additions) error {
 	if err := s.insertRows(b, d.rows); err != nil {
 		return err
 	}

@@ -35,8 +35,7 @@ func TestTileWithinDraft(t *testing.T) {
 	for _, s := range []string{"a", "b"} {
 		group = append(group, &request{entries: []Entry{{s, "x", body}}})
 	}
-	refused := map[*request]error{}
-	if err := l.commit(t.Context(), group, refused); err != nil || len(refused) > 0 {
+	if refused, err := l.commit(t.Context(), group); err != nil || len(refused) > 0 {
 		t.Fatal(err, refused)
 	}
 	if v, err := l.Verify(t.Context()); err != nil || v.Status != Valid {

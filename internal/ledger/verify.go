@@ -81,6 +81,9 @@ func (l *Ledger) Verify(ctx context.Context) (Verification, error) {
 		v.reject(err)
 		return v, nil
 	}
+	if err := l.settle(nil); err != nil { // the head may be of entries that were written meanwhile
+		return Verification{}, fmt.Errorf("verifying ledger: %w", err)
+	}
 	l.mu.Lock()
 	a := audit{head: head, trusted: []ed25519.PublicKey{l.public}, upTo: c.Size}
 	l.mu.Unlock()
@@ -100,9 +103,18 @@ func (l *Ledger) Verify(ctx context.Context) (Verification, error) {
 func VerifyDir(ctx context.Context, dir string, trusted []ed25519.PublicKey) (Verification, error) {
 	a := audit{trusted: trusted, upTo: -1}
 	var err error
+	// In this order: what leaves one of them is in the next before.
 	if a.head, err = readHead(dir); err != nil {
 		a.v.reject(err)
 		return a.v, nil
+	}
+	a.journal, err = readDir(dir)
+	if errors.Is(err, ErrTampered) {
+		a.v.reject(err)
+		return a.v, nil
+	}
+	if err != nil {
+		return Verification{}, fmt.Errorf("verifying ledger: %w", err)
 	}
 	o := schema
 	o.ReadOnly = true

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
-
-	"ringfence/internal/sys/database"
 )
 
 const (
@@ -32,7 +30,7 @@ type chain struct {
 
 // A writer is the state that the next entry depends on. It belongs to the caller
 // whose turn it is to write, and is changed only by adopting a draft that was
-// committed, and by remembering what is in the database.
+// written, and by remembering what is in the database.
 type writer struct {
 	tree     frontier
 	chains   map[string]chain // always has SystemSession, once it has an entry
@@ -41,36 +39,19 @@ type writer struct {
 	last     int64   // time of the last entry, in µs since 1970
 	when     []byte  // the same in timeLayout
 	wall     int64   // what the clock last said, in µs
-	doubtful bool    // a transaction failed: compare with the database first
+	forgot   int64   // how many entries the database had when chains were last forgotten
 }
 
-// A draft is what one transaction will add to a writer.
+// A draft is what one group will add to a writer.
 type draft struct {
 	writer                   // a copy, whose chains are still the writer's
 	changed map[string]chain // and these have changed
+	additions
 
-	boot     int64
-	rows     []row
-	sessions []sessionRow
-	tiles    []tileRow
-	keys     []keyRow
-	signer   note.Signer // takes over with this draft, if any
-}
-
-type sessionRow struct {
-	sid, first int64
-	name       string
-}
-
-type tileRow struct {
-	id   int64
-	root [32]byte
-	sids []byte
-}
-
-type keyRow struct {
-	idx    int64
-	public string
+	boot   int64
+	frame  frame       // in which its entries are written,
+	buf    []byte      // and its bytes
+	signer note.Signer // takes over with this draft, if any
 }
 
 var (
@@ -78,12 +59,12 @@ var (
 	errStopped  = fmt.Errorf("%w: the writer stopped half-way; open the ledger again", ErrUnwritable)
 )
 
-// write is the turn of a caller: it puts what waits into one transaction, for
-// all, so that no context ends it.
+// write is the turn of a caller: it writes what waits at once, for all, so that
+// no context ends it.
 func (l *Ledger) write() {
 	l.queue.gather()
 	group := l.queue.takeWrites()
-	refused := map[*request]error{}
+	var refused map[*request]error
 	err := errStopped
 	defer func() {
 		if errors.Is(err, errStopped) { // it panicked, which need not end the process
@@ -91,82 +72,113 @@ func (l *Ledger) write() {
 		}
 		l.queue.written(group, func(r *request) error { return cmp.Or(refused[r], err) })
 	}()
-	err = l.commit(context.Background(), group, refused)
+	refused, err = l.commit(context.Background(), group)
 }
 
-// commit writes a group but for the requests that it puts into refused. On
-// error nothing was written, as far as we know.
-func (l *Ledger) commit(ctx context.Context, group []*request, refused map[*request]error) error {
-	err := l.failure()
-	if err != nil {
-		return err
+// commit writes a group but for the requests that it returns. On error nothing
+// was written, as far as we know.
+func (l *Ledger) commit(ctx context.Context, group []*request) (refused map[*request]error, err error) {
+	if err := l.ready(); err != nil {
+		return nil, err
 	}
-	d := l.draft.again(l.boot)
-	if err = l.recall(ctx, group); err == nil {
-		d.writer = l.w
-		for _, r := range group {
-			if e := d.take(r, l.now); e != nil {
-				refused[r] = e
+	if err := l.recall(ctx, group); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnwritable, err)
+	}
+	size := groupSize(group)
+	inJournal, err := l.makeFit(size)
+	if err != nil {
+		return nil, err
+	}
+	d := l.draft.again(l, size, inJournal)
+	for _, r := range group {
+		if e := d.take(r, l.now); e != nil {
+			if refused == nil {
+				refused = map[*request]error{}
 			}
+			refused[r] = e
 		}
-		if len(d.rows) == 0 {
-			return nil
-		}
-		err = l.db.Batch(ctx, func(b *database.Batch) error { return l.stmts.insert(b, d) })
-		clear(d.rows) // they would keep the leaves
 	}
 	switch {
-	case errors.Is(err, errDisagree):
-		return l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
-	case err != nil:
-		l.w.doubtful = true
-		return fmt.Errorf("%w: %w", ErrUnwritable, err)
+	case len(d.rows) == 0:
+		return refused, nil
+	case inJournal:
+		d.frame.count = len(d.rows)
+		err = l.journal.write(d.frame.seal(d.buf), d.tree.size)
+	default:
+		err = l.bypass(ctx, d)
 	}
-	l.adopt(d)
-	return nil
+	if err != nil {
+		return refused, fmt.Errorf("%w: %w", ErrUnwritable, err)
+	}
+	l.adopt(d, inJournal)
+	return refused, nil
 }
 
-// again empties a draft for another transaction.
-func (d *draft) again(boot int64) *draft {
+// ready returns why nothing can be written, if so. If the database could not be, that
+// is tried again first: the journal is no place to stay.
+func (l *Ledger) ready() error {
+	l.mu.Lock()
+	failed, stuck := l.failed, l.stuck
+	l.mu.Unlock()
+	if failed != nil || !stuck {
+		return failed
+	}
+	return l.settle(nil)
+}
+
+// groupSize returns how many bytes the frame of a group has at most.
+func groupSize(group []*request) int {
+	n := frameHead + frameAlign
+	for _, r := range group {
+		// One entry more, about the clock.
+		n += r.size() + (len(r.entries)+1)*(frameEntry+maxEnvelope)
+	}
+	return n
+}
+
+// again empties a draft for another group, which has size bytes at most.
+func (d *draft) again(l *Ledger, size int, inJournal bool) *draft {
 	if d.changed == nil {
 		d.changed = map[string]chain{}
 	}
 	clear(d.changed)
-	clear(d.sessions)
-	*d = draft{boot: boot, changed: d.changed, rows: d.rows[:0], sessions: d.sessions[:0]}
+	d.additions = d.empty()
+	d.writer, d.boot, d.signer = l.w, l.boot, nil
+	if inJournal {
+		d.frame, d.buf = frame{use: l.journal.segs[l.journal.active].use}, l.journal.room()
+	} else {
+		d.frame, d.buf = frame{}, make([]byte, 0, size)
+	}
+	d.buf = d.buf[:frameHead]
+	d.frame.first, d.frame.durable = l.w.tree.size, l.onDisk()
 	return d
 }
 
-// recall puts into memory the ends of the chains that a group goes on with, and
-// checks, after a transaction that failed, that it really did.
+// recall puts into memory the ends of the chains that a group goes on with.
 func (l *Ledger) recall(ctx context.Context, group []*request) error {
-	if len(l.w.chains) > maxChains {
-		system := l.w.chains[SystemSession]
-		clear(l.w.chains)
-		l.w.chains[SystemSession] = system
-	}
 	var missing []string
 	for _, r := range group {
-		for _, e := range r.entries {
-			if _, ok := l.w.chains[e.Session]; !ok {
-				missing = append(missing, e.Session)
+		for i := range r.entries {
+			if _, ok := l.w.chains[r.entries[i].Session]; !ok {
+				missing = append(missing, r.entries[i].Session)
 			}
 		}
 	}
-	if len(missing) == 0 && !l.w.doubtful {
+	if len(missing) == 0 {
 		return nil
 	}
 	// It uses the connection that writes: those that read may be taken by readers
 	// that take long.
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		if err := l.w.agree(ctx, tx); err != nil {
-			return err
-		}
+		l.mu.Lock()
+		settled := l.settled
+		l.mu.Unlock()
 		for _, session := range missing {
 			if _, ok := l.w.chains[session]; ok {
 				continue // twice in the group
 			}
-			c, err := findChain(ctx, tx, session, l.w.tree.size)
+			// A session that is not in memory has no entry but in the database.
+			c, err := findChain(ctx, tx, session, settled)
 			if err != nil {
 				return err
 			}
@@ -176,25 +188,24 @@ func (l *Ledger) recall(ctx context.Context, group []*request) error {
 	})
 }
 
-// agree checks, after a transaction that failed, that it really did.
-func (w *writer) agree(ctx context.Context, tx *sql.Tx) error {
-	if !w.doubtful {
-		return nil
+// forget keeps the number of chains in memory small: those of sessions that have
+// entries which are not in the database stay.
+func (l *Ledger) forget(settled int64) {
+	if len(l.w.chains) <= maxChains || l.w.forgot == settled {
+		return
 	}
-	n, err := countEntries(ctx, tx)
-	if err != nil {
-		return fmt.Errorf("counting entries: %w", err)
+	l.w.forgot = settled
+	for session, c := range l.w.chains {
+		if session != SystemSession && (c.sid == 0 || c.last < settled) {
+			delete(l.w.chains, session)
+		}
 	}
-	if n != w.tree.size {
-		return errDisagree
-	}
-	w.doubtful = false
-	return nil
 }
 
-// adopt makes a draft that was committed the state of the writer, and wakes the
-// checkpointer if it has not been since the last checkpoint.
-func (l *Ledger) adopt(d *draft) {
+// adopt makes a draft that was written the state of the writer, and wakes the
+// checkpointer if it has not been since the last checkpoint, or if the journal
+// fills.
+func (l *Ledger) adopt(d *draft, inJournal bool) {
 	l.w = d.writer
 	maps.Copy(l.w.chains, d.changed)
 	l.mu.Lock()
@@ -204,8 +215,19 @@ func (l *Ledger) adopt(d *draft) {
 	if d.signer != nil {
 		l.signer = d.signer
 	}
+	wake := before <= 0 || before < checkpointEvery && after >= checkpointEvery
+	if inJournal {
+		l.pending.add(&d.additions)
+	} else {
+		l.settled, l.kept, l.durable = l.head.size, l.head.size, l.head.size
+	}
+	if !l.tight && l.journal.fills(l.kept) {
+		l.tight, wake = true, true
+	}
+	settled := l.settled
 	l.mu.Unlock()
-	if before <= 0 || before < checkpointEvery && after >= checkpointEvery {
+	l.forget(settled)
+	if wake {
 		l.wakeCheckpoints()
 	}
 }
@@ -281,10 +303,13 @@ func (d *draft) add(e Entry) Ref {
 		d.nextSID++
 		d.sessions = append(d.sessions, sessionRow{c.sid, index, e.Session})
 	}
-	raw := appendLeaf(make([]byte, 0, len(e.Body)+320), leaf{
+	start := len(d.buf)
+	d.buf = appendLeaf(append(d.buf, make([]byte, frameEntry)...), leaf{
 		body: e.Body, session: []byte(e.Session), typ: []byte(e.Type), time: d.when,
 		prev: c.prev, boot: d.boot, seq: c.seq,
 	})
+	sealEntry(d.buf[start:], d.frame.use, index)
+	raw := d.buf[start+frameEntry : len(d.buf) : len(d.buf)]
 	ref := Ref{Index: index, Session: e.Session, Seq: c.seq, Hash: leafHash(raw)}
 	d.rows = append(d.rows, row{index, c.sid, raw})
 	if d.tailSIDs == nil {
@@ -314,9 +339,31 @@ func (l *Ledger) flush() {
 	group := l.queue.takeFlushes()
 	err := errStopped
 	defer func() { l.queue.flushed(group, err) }()
-	if err = l.db.Sync(); err != nil {
-		err = l.fail(fmt.Errorf("%w: %w", ErrUnwritable, err))
+	err = l.sync()
+}
+
+// sync puts on disk what has been written (L6).
+func (l *Ledger) sync() error {
+	l.mu.Lock()
+	size, durable, err := l.head.size, l.durable, l.failed
+	l.mu.Unlock()
+	if err != nil || durable >= size {
+		return err
 	}
+	if err := l.journal.file.Sync(); err != nil {
+		return l.fail(fmt.Errorf("%w: flushing %s: %w", ErrUnwritable, journalName, err))
+	}
+	l.mu.Lock()
+	l.durable = max(l.durable, size)
+	l.mu.Unlock()
+	return nil
+}
+
+// onDisk returns how many entries are on disk, in the journal or in the database.
+func (l *Ledger) onDisk() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.durable
 }
 
 // failure returns why nothing is appended any more, if so.

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package inplace
+
+const noFollow = 0
