@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,4 +136,49 @@ func TestTrust(t *testing.T) {
 	p.ends(codeDone, start...)
 	p.write("work/.mcp.json", `{"mcpServers":{"files":{"command":"/bin/sh"}}}`)
 	refused("after a change")
+}
+
+// TestProgramChanged (MC-19): a server whose program is another than it was is not
+// started, until a person has looked at the difference.
+func TestProgramChanged(t *testing.T) {
+	p := newPlace(t)
+	script := p.write("bin/own", "#!/bin/sh\nexec "+os.Args[0]+" server filesystem --root \""+filepath.Join(p.dir, "work")+"\"\n")
+	if err := os.Chmod(script, 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	p.write("servers.json", `{"mcpServers":{"own":{"command":"`+script+`","ringfence":{"annotations":"filesystem","paths":["`+filepath.Dir(os.Args[0])+`"]}}}}`)
+	call := func() string {
+		t.Helper()
+		c := p.command("mcp", "--servers", p.list)
+		c.Stdin = strings.NewReader(initialize + readFile)
+		out, err := c.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if out := call(); !strings.Contains(out, "waits for review") && !strings.Contains(out, "swordfish") && !strings.Contains(out, "tools review") {
+		t.Errorf("at first:\n%s", out)
+	}
+	file, err := os.OpenFile(script, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteString("# more\n")
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if out := call(); !strings.Contains(out, "not the one that was approved") {
+		t.Errorf("after a change:\n%s", out)
+	}
+	review := p.ends(codeFailed, "tools", "review", "own")
+	_, approve, found := strings.Cut(review, "approve:  ringfence ")
+	if !found || !strings.Contains(review, "The program of server own is drifted") {
+		t.Fatalf("the review:\n%s", review)
+	}
+	approve, _, _ = strings.Cut(approve, "\n")
+	p.ends(codeDone, strings.Fields(approve)...)
+	if out := call(); strings.Contains(out, "not the one that was approved") {
+		t.Errorf("after a review:\n%s", out)
+	}
 }

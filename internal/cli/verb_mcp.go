@@ -160,7 +160,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		defer cancel()
 		return errors.Join(session.Close(ctx), client.Close())
 	}
-	boxes.Held = session.Opened().Held
+	boxes.Held, boxes.Blocked = session.Opened().Held, session.Opened().Blocked
 	for _, note := range session.Opened().Notes {
 		log.WarnContext(ctx, note)
 	}
@@ -393,12 +393,16 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 			return r, err
 		}
 		shown := boxes.Shown(s, argv)
+		program, err := boxes.Identity(s)
+		if err != nil {
+			return r, err
+		}
 		annotations := s.Ringfence.Annotations
 		if annotations == "" {
 			annotations = s.Ringfence.Builtin
 		}
 		r.Servers = append(r.Servers, api.ServerInfo{
-			Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations,
+			Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations, Program: program,
 		})
 	}
 	return r, nil

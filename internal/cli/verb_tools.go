@@ -16,7 +16,8 @@ func newTools(s *streams) *cobra.Command {
 		Use:   "tools",
 		Short: "Review the definitions of tools",
 		Long: "A tool is called only while its definition is one that was shipped with us or that\n" +
-			"a person approved. A definition that changes blocks its tool until it is reviewed.",
+			"a person approved. A definition that changes blocks its tool until it is reviewed, and\n" +
+			"a program that changes keeps its server from being started.",
 	}
 	c.AddCommand(newToolsList(s), newToolsReview(s), newToolsPin(s))
 	return c
@@ -39,9 +40,9 @@ func newToolsList(s *streams) *cobra.Command {
 				return s.value(pins, func() string {
 					var b strings.Builder
 					for _, p := range pins {
-						fmt.Fprintf(&b, "%-9s %.16s  %s.%s", p.Status, p.Hash, p.Server, p.Tool)
+						fmt.Fprintf(&b, "%-9s %.16s  %s", p.Status, p.Hash, pinName(p))
 						if n := len(p.Remarks); n > 0 {
-							fmt.Fprintf(&b, "  (%s: ringfence tools review %s.%s)", count(n, "remark"), p.Server, p.Tool)
+							fmt.Fprintf(&b, "  (%s: ringfence tools review %s)", count(n, "remark"), pinName(p))
 						}
 						b.WriteByte('\n')
 					}
@@ -93,26 +94,42 @@ func reviewText(waiting []api.ToolPin) string {
 	}
 	var b strings.Builder
 	for _, p := range waiting {
-		fmt.Fprintf(&b, "%s.%s is %s, hash %s\n%s", p.Server, p.Tool, p.Status, p.Hash, p.Diff)
+		fmt.Fprintf(&b, "%s is %s, hash %s\n%s", what(p), p.Status, p.Hash, p.Diff)
 		for _, r := range p.Remarks {
 			fmt.Fprintf(&b, "look at:  %s\n", r)
 		}
-		fmt.Fprintf(&b, "approve:  ringfence tools pin %s.%s %s\nreject:   ringfence tools pin --reject %s.%s %s\n\n", p.Server, p.Tool, p.Hash, p.Server, p.Tool, p.Hash)
+		fmt.Fprintf(&b, "approve:  ringfence tools pin %s %s\nreject:   ringfence tools pin --reject %s %s\n\n", pinName(p), p.Hash, pinName(p), p.Hash)
 	}
 	return b.String()
+}
+
+// pinName is what a person calls the tool, or the program of a server, that p is about.
+func pinName(p api.ToolPin) string {
+	if p.Tool == "" {
+		return p.Server
+	}
+	return p.Server + "." + p.Tool
+}
+
+// what is pinName in a sentence.
+func what(p api.ToolPin) string {
+	if p.Tool == "" {
+		return "The program of server " + p.Server
+	}
+	return pinName(p)
 }
 
 func newToolsPin(s *streams) *cobra.Command {
 	var reject bool
 	c := &cobra.Command{
-		Use:         "pin SERVER.TOOL HASH",
-		Short:       "Approve or reject the definition with that hash",
+		Use:         "pin SERVER[.TOOL] HASH",
+		Short:       "Approve or reject the definition, or the program of a server, with that hash",
 		Args:        cobra.ExactArgs(2),
 		Annotations: exits(status{codeDenied, "this process may not settle it"}),
 		RunE: func(c *cobra.Command, args []string) error {
 			server, tool, ok := strings.Cut(args[0], ".")
-			if !ok {
-				return &exitError{code: codeUsage, err: fmt.Errorf("%q is no tool: it is SERVER.TOOL", args[0])}
+			if server == "" || ok && tool == "" {
+				return &exitError{code: codeUsage, err: fmt.Errorf("%q is no tool and no server: it is SERVER.TOOL, or SERVER for its program", args[0])}
 			}
 			return with(c.Context(), connect, func(e *api.Client) error {
 				hash, err := wholeHash(c.Context(), e, server, tool, args[1])
@@ -123,7 +140,7 @@ func newToolsPin(s *streams) *cobra.Command {
 				if err != nil {
 					return answerError(err)
 				}
-				return s.value(p, func() string { return fmt.Sprintf("%s.%s is %s\n", p.Server, p.Tool, p.Status) })
+				return s.value(p, func() string { return fmt.Sprintf("%s is %s\n", what(p), p.Status) })
 			})
 		},
 	}

@@ -68,6 +68,7 @@ type serverEntry struct {
 	Argv        []string        `json:"argv"`
 	Dir         string          `json:"dir,omitempty"`
 	Annotations string          `json:"annotations,omitempty"`
+	Program     string          `json:"program,omitempty"` // hash of what its program is known by
 	Box         json.RawMessage `json:"box"`
 }
 
@@ -87,6 +88,10 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	defer e.admitted()
 	if err := e.lists.check(r.Lists, r.Sums); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeRefused, "%v", err)
+	}
+	blocked, err := e.programs(ctx, r.Servers)
+	if err != nil {
+		return api.Opened{}, err
 	}
 	id, token := session.NewID(), session.NewToken()
 	made, start, err := e.build(ctx, id, c, r)
@@ -114,7 +119,9 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 	e.runs[id] = made
 	e.note()
 	e.mu.Unlock()
-	return e.opened(made, token), nil
+	opened := e.opened(made, token)
+	opened.Blocked = blocked
+	return opened, nil
 }
 
 // admit takes a place for one more session, or says what to do for one. admitted
@@ -242,6 +249,9 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 		}
 		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in)}
 		entry := serverEntry{Name: in.Name, Argv: withoutSecrets(in.Argv), Dir: dir, Box: boxReport(in.Report)}
+		if len(in.Program) > 0 {
+			entry.Program = programOf(in.Program).Hash
+		}
 		if a == nil {
 			notes = append(notes, fmt.Sprintf("nothing says what the tools of server %s do, so all of them are denied; draft it with `ringfence annotate-tools --servers FILE -w %s %s`", in.Name, workspace, in.Name))
 		} else {

@@ -264,7 +264,7 @@ func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) 
 // launchHash identifies what is started as a server, for approvals.
 func launchHash(in api.ServerInfo) string {
 	h := sha256.New()
-	for _, a := range append([]string{in.Dir, in.Launch}, in.Argv...) {
+	for _, a := range slices.Concat([]string{in.Dir, in.Launch}, in.Program, in.Argv) {
 		h.Write(fmt.Appendf(nil, "%d:%s,", len(a), a))
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -161,7 +161,10 @@ func (e *Engine) ToolsReview(_ context.Context, _ api.Caller, q api.ToolQuery) (
 
 // ToolsPin settles one definition, after recording that a person did.
 func (e *Engine) ToolsPin(ctx context.Context, c api.Caller, r api.PinRequest) (api.ToolPin, error) {
-	name := r.Server + "." + r.Tool
+	name := r.Server
+	if r.Tool != "" {
+		name += "." + r.Tool
+	}
 	if err := e.pins.waiting(name, r.Hash, r.Approve); err != nil {
 		return api.ToolPin{}, api.Errorf(api.CodeNotFound, "%v", err)
 	}

@@ -130,10 +130,24 @@ func (s *server) ready(ctx context.Context) (footing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == nil {
-		return footing{}, errNotReady
+		return footing{}, s.told()
 	}
 	return footing{s.link, s.tools.version}, nil
 }
+
+// told is why the server is not up, as an agent may hear it: what is in a log may say
+// more than that. s.mu is held.
+func (s *server) told() error {
+	if b, ok := errors.AsType[*BlockedError](s.err); ok {
+		return b
+	}
+	return errNotReady
+}
+
+// A BlockedError says why a server must not be started, in words that an agent may read.
+type BlockedError struct{ Why string }
+
+func (e *BlockedError) Error() string { return e.Why }
 
 // What an agent hears of a server that is not up.
 var (

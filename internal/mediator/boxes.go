@@ -29,6 +29,8 @@ type Boxes struct {
 	Held   []string
 	shared []string // trees that servers can change; see Among
 	held   []string // files that none may change, wherever they are; see Among
+	// Blocked says why a server is not started, by name.
+	Blocked map[string]string
 	// Record puts on record what confines a server, before it starts.
 	Record func(ctx context.Context, server string, r sandbox.Report) error
 	// RecordCommand puts on record what confines a command, before it starts.
@@ -42,6 +44,9 @@ var _ Starter = Boxes{}
 
 // Start starts s. The box outlives ctx; it ends with Process.Kill.
 func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
+	if why := b.Blocked[s.Name]; why != "" {
+		return nil, &BlockedError{why}
+	}
 	if s.Remote() {
 		return nil, fmt.Errorf("starting server %s: it is reached over HTTP, not run", s.Name)
 	}

@@ -56,6 +56,8 @@ type ServerInfo struct {
 	Launch      string `json:"launch,omitempty"`
 	Dir         string `json:"dir,omitempty"`         // its working directory, absolute
 	Annotations string `json:"annotations,omitempty"` // name of the annotation, "" to choose by Argv
+	// Program is what its program is known by, a line for each file; none if by nothing.
+	Program []string `json:"program,omitempty"`
 	// Report is what the launcher reports of the box it is in, nil for none.
 	Report json.RawMessage `json:"report,omitempty"`
 }
@@ -84,6 +86,8 @@ type Opened struct {
 	// Held are the lists of servers that are known, absolute: what runs for the
 	// session must not change them.
 	Held []string `json:"held,omitempty"`
+	// Blocked are the servers that must not be started, and why.
+	Blocked map[string]string `json:"blocked,omitempty"`
 }
 
 // A Person is who is at the other end of a connection, as the kernel tells.

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/gate"
+)
+
+// Bounds of what a program is known by.
+const (
+	maxProgramFiles = 64
+	maxProgramLine  = 4096 + 80
+)
+
+// programs holds what servers would be started from against what is approved, and
+// returns why which of them must not be. The first that is seen of a name is approved:
+// whoever configured it chose it. It is on record before it is.
+func (e *Engine) programs(ctx context.Context, infos []api.ServerInfo) (map[string]string, error) {
+	blocked := map[string]string{}
+	for _, in := range infos {
+		if len(in.Program) == 0 {
+			continue
+		}
+		if err := checkProgram(in); err != nil {
+			return nil, api.Errorf(api.CodeBadRequest, "%v", err)
+		}
+		switch d := programOf(in.Program); e.pins.program(in.Name, d.Hash) {
+		case gate.PinApproved:
+		case gate.PinProposed:
+			if err := e.append(ctx, engineChain, entryPin, map[string]any{
+				"tool": in.Name, "hash": d.Hash, "approved": true, "by": "its first use",
+			}); err != nil {
+				return nil, api.Errorf(api.CodeUnavailable, "recording the program of server %s: %v", in.Name, err)
+			}
+			if err := e.pins.keep(in.Name, d, true); err != nil {
+				return nil, err
+			}
+		default:
+			if err := e.pins.keep(in.Name, d, false); err != nil {
+				return nil, err
+			}
+			blocked[in.Name] = fmt.Sprintf("its program is not the one that was approved, so it is not started; a person can look at the difference with `ringfence tools review %s`, and start the client again", in.Name)
+		}
+	}
+	return blocked, nil
+}
+
+func checkProgram(in api.ServerInfo) error {
+	if !serverForm().MatchString(in.Name) {
+		return fmt.Errorf("%q is no name for a server", in.Name)
+	}
+	if len(in.Program) > maxProgramFiles || slices.ContainsFunc(in.Program, func(l string) bool { return len(l) > maxProgramLine || strings.ContainsAny(l, "\n\x00") }) {
+		return fmt.Errorf("the program of server %s is described by more than %d lines, or by one that is none", in.Name, maxProgramFiles)
+	}
+	return nil
+}
+
+// programOf is a program as pins keep it.
+func programOf(lines []string) pinned {
+	text := strings.Join(lines, "\n")
+	sum := sha256.Sum256([]byte("program/v1\x00" + text))
+	return pinned{Hash: hex.EncodeToString(sum[:]), Definition: text}
+}
+
+// program returns the status of the program of a server. A record of a program stands
+// under the name of the server alone, which no tool has.
+func (p *pins) program(server, hash string) gate.PinStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.file.Tools[server].status(hash)
+}
+
+// keep notes a program as approved, or as one to review.
+func (p *pins) keep(server string, d pinned, approve bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.file.Tools[server]
+	switch {
+	case approve:
+		r.Approved = append(slices.Clip(r.Approved), d)
+	case r.status(d.Hash) == gate.PinRejected || r.Seen != nil && r.Seen.Hash == d.Hash:
+		return nil
+	default:
+		r.Seen = &d
+	}
+	next := maps.Clone(p.file.Tools)
+	next[server] = r
+	return p.put(next)
+}
