@@ -62,16 +62,15 @@ func (l *link) open(ctx context.Context, k known, version string) (offer, error)
 			if o.err == nil {
 				return o.offer, nil
 			}
-			newer = nil
+			if newer = nil; older == nil {
+				return offer{}, errors.New("opening: it speaks neither era of MCP")
+			}
 		case o := <-older:
 			if o.err != nil && newer != nil && ctx.Err() == nil && l.up() {
 				older = nil // a server of the newer era refuses initialize, and is slow
 				continue
 			}
 			return o.offer, o.err
-		}
-		if newer == nil && older == nil {
-			return offer{}, errors.New("opening: it speaks neither era of MCP")
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (requests) open(ctx context.Context, l *link, version string) (offer, error
 	l.mu.Lock()
 	l.alone = me
 	l.mu.Unlock()
-	return o, l.listenTo(o)
+	l.listenTo(o)
+	return o, nil
 }
 
 // dress returns a request of the mediator as the era has it: with what its _meta must
@@ -184,7 +185,7 @@ func removals(raw []byte, members []strictjson.Member, gone []bool) (edits []str
 			last = i
 		}
 	}
-	for i := 0; i < len(members); i++ {
+	for i := range members {
 		switch {
 		case !gone[i]:
 		case i < last:
@@ -248,13 +249,18 @@ func (l *link) rounds(ctx context.Context, me *alone, e errand, build func(id in
 		more, err = gather(ctx, e.asker, a.body)
 		a.free()
 		if err != nil {
-			return answer{fault: true, body: faultBody(codeInternal, "the server wants input: "+err.Error(), nil)}, nil
+			return inPlace("the server wants input: " + err.Error()), nil //nolint:nilerr // it is in the answer
 		}
 		if more.responses == nil && !sleep(ctx, time.Second) { // it is busy, and says so in this way
 			return answer{}, fmt.Errorf("not sent again: %w", context.Cause(ctx))
 		}
 	}
-	return answer{fault: true, body: faultBody(codeInternal, fmt.Sprintf("the server asked for input more than %d times", maxRounds), nil)}, nil
+	return inPlace(fmt.Sprintf("the server asked for input more than %d times", maxRounds)), nil
+}
+
+// inPlace is an error that is answered in place of the server.
+func inPlace(text string) answer {
+	return answer{fault: true, body: faultBody(codeInternal, text, nil)}
 }
 
 // errInstead says that a request was answered here.

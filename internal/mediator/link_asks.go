@@ -139,7 +139,7 @@ func (l *link) withdrawn(m message) {
 
 // listenTo asks a server of the era of requests for the notifications that it offers,
 // as long as the link is up.
-func (l *link) listenTo(o offer) error {
+func (l *link) listenTo(o offer) {
 	want := []byte(`{`)
 	for _, list := range []string{"tools", "prompts", "resources"} {
 		v, ok, err := strictjson.Find(o.capabilities, "/"+list+"/listChanged")
@@ -157,7 +157,6 @@ func (l *link) listenTo(o offer) error {
 	if len(want) > 1 {
 		l.listen()
 	}
-	return nil
 }
 
 // listen opens the subscription for what is wanted, in place of the one before.

@@ -91,7 +91,7 @@ func (c *conn) follow(resp *http.Response, m *message) (done bool, id string, re
 		case errors.Is(err, errLongEvent), errors.Is(err, errLongField):
 			return false, "", 0, err
 		case err != nil: // however it ended
-			return false, e.id, e.retry, nil
+			return false, e.id, e.retry, nil //nolint:nilerr // whether it is taken up again is for the caller
 		case len(ev.data) == 0 || ev.name != "" && ev.name != "message":
 			continue
 		}
