@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"ringfence/internal/act/strictjson"
@@ -44,8 +45,35 @@ type Message struct {
 // message is taken: it is refused there.
 func Read(line []byte) Message {
 	m, err := readClient(line)
+	if err == nil {
+		m.raw = flat(m.raw)
+	}
 	return Message{m, line, err}
 }
+
+// flat returns JSON of several lines, that was read, as one: what breaks lines stands
+// between tokens there, where a space says the same.
+func flat(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\n') < 0 {
+		return raw
+	}
+	raw = bytes.Clone(raw)
+	for i, c := range raw {
+		if c == '\n' || c == '\r' {
+			raw[i] = ' '
+		}
+	}
+	return raw
+}
+
+// NotJSON reports whether err says that a message is no JSON, and not that it is no
+// message.
+func NotJSON(err error) bool {
+	return err != nil && !errors.Is(err, errEnvelope) && !errors.Is(err, errLookLike)
+}
+
+// SessionVersions are the revisions of the protocol that open sessions, newest first.
+func SessionVersions() []string { return slices.Clone(sessionVersions) }
 
 // Err is nil if the message has one reading.
 func (m Message) Err() error { return m.err }

@@ -1,0 +1,195 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"ringfence/internal/mediator"
+)
+
+// Bounds of what a stream keeps.
+const (
+	maxWaiting   = 256      // lines that wait to be read
+	maxKept      = 128      // events that are kept for a client that comes back
+	maxKeptBytes = 1 << 20  // bytes of them; an answer that is longer is kept until it is sent once
+	maxUnread    = 80 << 20 // bytes that wait to be read; the longest answer fits
+)
+
+// An event is one line of a stream.
+type event struct {
+	line    []byte
+	code    int  // of the error that an answer is
+	last    bool // it is the answer
+	sent    bool
+	written func()
+}
+
+func (e *event) release() {
+	if e.written != nil {
+		e.written()
+		e.written = nil
+	}
+}
+
+// A stream is what goes to the client in answer to one request, or unasked. It is
+// written to one connection at a time, and outlives connections if its session does.
+type stream struct {
+	s  *session // nil if it ends with its connection
+	id int
+
+	mu     sync.Mutex
+	news   chan struct{} // has room; a value says that something changed
+	room   chan struct{} // the same, for those who wait for room
+	events []*event
+	first  int // number of events[0]; events count from 1
+	bytes  int // of events
+	over   bool
+	taken  bool // a connection is writing it
+}
+
+var _ mediator.Stream = (*stream)(nil)
+
+func newStream(s *session, id int) *stream {
+	return &stream{s: s, id: id, first: 1, news: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+var errOver = errors.New("the stream has ended")
+
+// Answer implements [mediator.Stream].
+func (s *stream) Answer(ctx context.Context, a mediator.Answer) error {
+	return s.add(ctx, &event{line: flat(a.Line), code: a.Code, last: true, written: a.Written})
+}
+
+// Ask implements [mediator.Stream].
+func (s *stream) Ask(ctx context.Context, line []byte) error {
+	return s.add(ctx, &event{line: flat(line)})
+}
+
+// Tell implements [mediator.Stream].
+func (s *stream) Tell(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over && s.hasRoom(len(line)) {
+		s.put(&event{line: flat(line)})
+	}
+}
+
+// add waits for room.
+func (s *stream) add(ctx context.Context, e *event) error {
+	for {
+		s.mu.Lock()
+		switch {
+		case s.over:
+			s.mu.Unlock()
+			return errOver
+		case s.hasRoom(len(e.line)):
+			s.put(e)
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hasRoom makes room by forgetting what was sent, and reports whether there is enough.
+// s.mu is held.
+func (s *stream) hasRoom(n int) bool {
+	for len(s.events) > 0 && s.events[0].sent && (len(s.events) >= maxKept || s.bytes+n > maxKeptBytes || s.s == nil) {
+		s.drop()
+	}
+	return len(s.events) < maxWaiting && (len(s.events) == 0 || s.bytes+n <= maxUnread)
+}
+
+// drop forgets the oldest event. s.mu is held.
+func (s *stream) drop() {
+	s.events[0].release()
+	s.bytes -= len(s.events[0].line)
+	s.events = s.events[1:]
+	s.first++
+}
+
+// put appends an event. s.mu is held.
+func (s *stream) put(e *event) {
+	s.events = append(s.events, e)
+	s.bytes += len(e.line)
+	s.over = s.over || e.last
+	poke(s.news)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// take reserves the stream for one connection.
+func (s *stream) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken {
+		return false
+	}
+	s.taken = true
+	return true
+}
+
+func (s *stream) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = false
+}
+
+// A cursor is the number of the last event that the client has; 0 is none.
+type cursor struct{ seen int }
+
+// next returns the first event behind c and moves c there, nil if there is none yet.
+// over says that there will be none.
+func (s *stream) next(c *cursor) (e *event, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.seen = max(c.seen, s.first-1)
+	i := c.seen + 1 - s.first
+	if i >= len(s.events) {
+		return nil, s.over
+	}
+	c.seen++
+	return s.events[i], false
+}
+
+// written notes that an event was written, and forgets it if it is not kept.
+func (s *stream) wrote(e *event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.sent = true
+	e.release()
+	for len(s.events) > 0 && s.events[0].sent && (s.s == nil || s.bytes > maxKeptBytes || len(s.events) > maxKept) {
+		s.drop()
+	}
+	poke(s.room)
+}
+
+// end lets nothing more in and forgets everything.
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for len(s.events) > 0 {
+		s.drop()
+	}
+	poke(s.news)
+	poke(s.room)
+}
+
+// finished reports whether the whole stream was sent.
+func (s *stream) finished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over && (len(s.events) == 0 || s.events[len(s.events)-1].sent)
+}
