@@ -22,7 +22,11 @@ const maxMembers = 64
 // Members checks src, which must be one object, and returns its members in
 // their order.
 func Members(src []byte, l Limits) ([]Member, error) {
-	if err := CheckLimits(src, l); err != nil {
+	l = l.orDefault()
+	if out, ok := plainMembers(src, l); ok {
+		return out, nil
+	}
+	if err := checkAny(src, l); err != nil {
 		return nil, err
 	}
 	return members(src, false)
@@ -34,6 +38,9 @@ func Members(src []byte, l Limits) ([]Member, error) {
 // surrogates, U+0000 and large numbers pass.
 func Envelope(src []byte, l Limits) ([]Member, error) {
 	l = l.orDefault()
+	if out, ok := plainMembers(src, l); ok {
+		return out, nil
+	}
 	if err := checkBytes(src, l); err != nil {
 		return nil, err
 	}
@@ -41,6 +48,33 @@ func Envelope(src []byte, l Limits) ([]Member, error) {
 		return nil, err
 	}
 	return members(src, true)
+}
+
+// plainMembers reads an object that is plain. Those have less than maxMembers.
+func plainMembers(src []byte, l Limits) ([]Member, bool) {
+	out := make([]Member, 0, 8)
+	depth := 0
+	ok, err := plainly(src, l, func(ev event) error {
+		switch {
+		case depth == 0 && ev.kind != '{':
+			return ErrType // for the decoder to say where
+		case ev.kind == '{' || ev.kind == '[':
+			if depth++; depth == 2 {
+				out[len(out)-1].Start = ev.start
+			}
+		case ev.kind == '}' || ev.kind == ']':
+			if depth--; depth == 1 {
+				out[len(out)-1].End = ev.end
+			}
+		case depth > 1:
+		case ev.name:
+			out = append(out, Member{Name: string(ev.raw[1 : len(ev.raw)-1]), At: ev.start})
+		default:
+			out[len(out)-1].Start, out[len(out)-1].End = ev.start, ev.end
+		}
+		return nil
+	})
+	return out, ok && err == nil
 }
 
 func members(src []byte, lax bool) ([]Member, error) {

@@ -116,6 +116,14 @@ func Check(src []byte) error { return CheckLimits(src, Limits{}) }
 // CheckLimits is [Check] with other bounds.
 func CheckLimits(src []byte, l Limits) error {
 	l = l.orDefault()
+	if ok, _ := plainly(src, l, nil); ok {
+		return nil
+	}
+	return checkAny(src, l)
+}
+
+// checkAny is [CheckLimits] for texts that are not plain.
+func checkAny(src []byte, l Limits) error {
 	if err := checkBytes(src, l); err != nil {
 		return err
 	}
@@ -141,6 +149,14 @@ type event struct {
 // error of see and returns it as it is.
 func scan(src []byte, l Limits, see func(event) error) error {
 	l = l.orDefault()
+	if ok, err := plainly(src, l, see); ok {
+		return err
+	}
+	return scanAny(src, l, see)
+}
+
+// scanAny is scan for texts that are not plain.
+func scanAny(src []byte, l Limits, see func(event) error) error {
 	if err := checkBytes(src, l); err != nil {
 		return err
 	}

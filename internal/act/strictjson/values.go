@@ -45,20 +45,25 @@ func Walk(src []byte, visit func(Value) error) error {
 
 // WalkLimits is [Walk] with other bounds.
 func WalkLimits(src []byte, l Limits, visit func(Value) error) error {
-	if err := CheckLimits(src, l); err != nil {
-		return err
-	}
+	l = l.orDefault()
 	p := place{src: src}
-	return scan(src, l, func(ev event) error {
-		v, done, err := p.step(ev)
+	see := func(ev event) error {
+		s, done, err := p.step(ev)
 		if err != nil || !done {
 			return err
 		}
-		if (v.Kind == Object || v.Kind == Array) && !p.empty {
+		if (s.kind == Object || s.kind == Array) && !p.empty {
 			return nil
 		}
-		return visit(v)
-	})
+		return visit(p.value(s))
+	}
+	if ok, err := plainly(src, l, see); ok {
+		return err
+	}
+	if err := checkAny(src, l); err != nil {
+		return err
+	}
+	return scanAny(src, l, see)
 }
 
 // Names checks src and then visits every member name in the order of the text.
@@ -93,9 +98,9 @@ func ValuesLimits(src []byte, l Limits, pointer string) ([]Value, error) {
 	var found []Value
 	p := place{src: src}
 	err = scan(src, l, func(ev event) error {
-		v, done, err := p.step(ev)
+		s, done, err := p.step(ev)
 		if err == nil && done && p.matches(want) {
-			found = append(found, v)
+			found = append(found, p.value(s))
 		}
 		return err
 	})
@@ -169,22 +174,24 @@ type place struct {
 	empty bool // whether the container that step just closed was empty
 }
 
+// A seen is a value that ends.
+type seen struct {
+	kind       Kind
+	start, end int
+}
+
 // step takes in one event. It reports done when the event ends a value, which
-// is then the current one: pointer and matches speak of it.
-func (p *place) step(ev event) (Value, bool, error) {
+// is then the current one: pointer, value and matches speak of it.
+func (p *place) step(ev event) (s seen, done bool, err error) {
 	if ev.name {
-		name, err := Text(ev.raw)
-		if err != nil {
-			return Value{}, false, err
-		}
-		p.stack[len(p.stack)-1].name = name
-		return Value{}, false, nil
+		p.stack[len(p.stack)-1].name, err = Text(ev.raw)
+		return s, false, err
 	}
 	switch ev.kind {
 	case '{', '[':
 		p.enter()
 		p.stack = append(p.stack, level{array: ev.kind == '[', index: -1, start: ev.start})
-		return Value{}, false, nil
+		return s, false, nil
 	case '}', ']':
 		top := p.stack[len(p.stack)-1]
 		p.stack = p.stack[:len(p.stack)-1]
@@ -193,10 +200,10 @@ func (p *place) step(ev event) (Value, bool, error) {
 		if top.array {
 			kind = Array
 		}
-		return p.value(kind, top.start, ev.end), true, nil
+		return seen{kind, top.start, ev.end}, true, nil
 	}
 	p.enter()
-	return p.value(Kind(ev.kind), ev.start, ev.end), true, nil
+	return seen{Kind(ev.kind), ev.start, ev.end}, true, nil
 }
 
 func (p *place) enter() {
@@ -208,8 +215,8 @@ func (p *place) enter() {
 	top.index++
 }
 
-func (p *place) value(k Kind, start, end int) Value {
-	return Value{Pointer: p.pointer(), Kind: k, Start: start, End: end, Raw: p.src[start:end:end]}
+func (p *place) value(s seen) Value {
+	return Value{Pointer: p.pointer(), Kind: s.kind, Start: s.start, End: s.end, Raw: p.src[s.start:s.end:s.end]}
 }
 
 func (p *place) pointer() string {
