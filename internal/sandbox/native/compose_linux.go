@@ -127,7 +127,7 @@ func (h *holding) follow(who person) error {
 		}
 		for _, l := range led {
 			if l.Path == "" {
-				h.unseen = append(h.unseen, l.By)
+				h.unseen = append(h.unseen, l)
 				continue
 			}
 			if !slices.Contains(h.led, l.Path) {

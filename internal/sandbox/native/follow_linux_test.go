@@ -49,6 +49,26 @@ func TestHooksElsewhereAreHeld(t *testing.T) {
 	}
 }
 
+// Files that quoted words of commands and hooks name are held; a command that cannot be
+// followed is told.
+func TestCommandsAreFollowedOrTold(t *testing.T) {
+	for kind, tier := range kinds {
+		w := dir(t)
+		out, err := exec.Command("sh", "-c", `cd `+w+` && git init -q . && git config core.editor '"./my ed.sh" -w' && git config filter.x.clean '$D/x.sh' &&
+			printf '#!/bin/sh\n./lint.sh\n' >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && touch lint.sh 'my ed.sh' && chmod +x *.sh`).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		denied, report := written(t, tier, sh(`cd `+w+`; echo x >lint.sh; echo x >'my ed.sh'; echo ok >free; true`), w)
+		if want := "not-heldfilter.x.clean in " + w + "/.git/config\nwrite/lint.sh\nwrite/my ed.sh\n"; denied != want {
+			t.Errorf("%s: refused were %q, want %q", kind, denied, want)
+		}
+		if e := report.Evidence[layerHeld]; !strings.Contains(e, `git runs "$D/x.sh" outside of boxes`) {
+			t.Errorf("%s: the report does not tell it: %s", kind, e)
+		}
+	}
+}
+
 // A file of the workspace that has another name elsewhere is not written, also where
 // nothing is held by its name.
 func TestSharedFileWhereLaterIsWritable(t *testing.T) {

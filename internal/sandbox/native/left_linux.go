@@ -35,15 +35,15 @@ func leftoversOf(s sandbox.Spec) (all []leftover) {
 	return all
 }
 
-// tellUnseen notes the trees that were too large to be looked through.
+// tellUnseen notes what could not be looked through or followed.
 func (b *box) tellUnseen(p *plan) {
 	if p == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, why := range p.hold.unseen {
-		b.keep(sandbox.Denial{Op: sandbox.OpNotHeld, Object: "what a large tree leads to", Rule: why, Observed: true, Count: 1})
+	for _, l := range p.hold.unseen {
+		b.keep(sandbox.Denial{Op: sandbox.OpNotHeld, Object: l.Object, Rule: l.By, Observed: true, Count: 1})
 	}
 }
 

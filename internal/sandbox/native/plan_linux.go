@@ -1,6 +1,7 @@
 package native
 
 import (
+	"ringfence/internal/sandbox/native/hold"
 	"ringfence/internal/sandbox/native/landlock"
 )
 
@@ -85,8 +86,8 @@ type holding struct {
 	copied    []string
 	held      []string
 	led       []string
-	by        []string // what leads to each of led; not sent
-	unseen    []string // why not all of a tree was looked at; not sent
+	by        []string   // what leads to each of led; not sent
+	unseen    []hold.Led // what is not held, and why; not sent
 	later     bool
 	home      string
 	shared    bool     // abstract sockets are those of the machine

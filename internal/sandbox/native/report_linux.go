@@ -107,8 +107,8 @@ func (h holding) followed() string {
 	if b.Len() > 0 {
 		text = "; held because configuration or a link leads there: " + b.String()[2:]
 	}
-	for _, why := range h.unseen {
-		text += "; " + why
+	for _, l := range h.unseen {
+		text += "; " + l.Object + ": " + l.By
 	}
 	return text
 }

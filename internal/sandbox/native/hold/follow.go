@@ -25,10 +25,11 @@ const (
 )
 
 // A Led is a path in what is writable that something else leads to. One without a path
-// says that a tree is too large to look through: By says what was left out.
+// says what is not held: By says why.
 type Led struct {
-	Path string
-	By   string // what leads there, for people: "core.hooksPath in /work/.git/config"
+	Path   string
+	By     string // what leads there, for people: "core.hooksPath in /work/.git/config"
+	Object string // without a path, what that is about
 }
 
 // Follow returns what leads elsewhere in what is writable, to be added to Rules.Led:
@@ -39,20 +40,22 @@ type Led struct {
 // all of them; all that conditions would include is included.
 //
 // It looks for repositories, and for links at places, in the directories that are
-// nearest to root, at most [MaxDirectories] of them, among the
-// submodules and work trees of those that it finds, and nowhere else; of commands it
-// sees the words that are paths as they stand. It runs nothing. An error names what cannot be held.
+// nearest to root, at most [MaxDirectories] of them, for repositories as many more in what
+// package managers have installed there, three levels deep, among the submodules and work trees of those that it finds, and nowhere else. Of commands, and of
+// hooks that are scripts, it sees the words that name files, as the shell splits them; a
+// command that may run more is one without a path. It runs nothing. An error names what
+// cannot be held.
 func (r Rules) Follow(root string, global ...string) ([]Led, error) {
 	if r.Later {
 		return nil, nil
 	}
-	f := follower{judge: newJudge(r), seen: map[string]bool{}}
+	f := follower{judge: newJudge(r), seen: map[string]bool{}, told: map[string]bool{}, scanned: map[string]bool{}, manager: places.Packages()}
 	if err := f.places(root); err != nil {
 		return nil, err
 	}
 	f.git(root, global)
 	if f.cut != "" && f.err == nil {
-		f.found = append(f.found, Led{By: f.cut})
+		f.found = append(f.found, Led{By: f.cut, Object: "what a large tree leads to"})
 	}
 	return f.found, f.err
 }
@@ -134,6 +137,11 @@ type follower struct {
 	repositories map[string]bool // by their git directories
 	files        int             // of configuration, read so far
 	listed       int             // entries of directories, so far
+	told         map[string]bool // commands that cannot be followed, by what names them
+	scanned      map[string]bool // directories of hooks
+	tried        int             // words looked for among files, so far
+	manager      []string        // names of directories that package managers fill
+	packages     []string        // such directories
 	cut          string          // what was not looked at, for people; "" if all was
 	applied      int             // settings held against directories, so far
 }

@@ -59,6 +59,7 @@ func (f *follower) git(root string, global []string) {
 		}
 	}
 	f.within(root, everywhere)
+	f.installed(everywhere)
 }
 
 // MaxDirectories is how many directories of a tree are looked through for repositories.
@@ -96,7 +97,10 @@ func (f *follower) look(dir string, everywhere []setting) (dirs []string) {
 		switch {
 		case e.Type()&fs.ModeSymlink != 0:
 			f.link(p)
-		case e.IsDir() && e.Name() != gitDir && !slices.Contains(places.Packages(), e.Name()):
+		case !e.IsDir() || e.Name() == gitDir:
+		case slices.Contains(f.manager, e.Name()):
+			f.packages = append(f.packages, p)
+		default:
 			f.repository(p, everywhere)
 			dirs = append(dirs, p)
 		}
@@ -207,6 +211,7 @@ func (f *follower) follow(r repository, everywhere []setting) bool {
 		}
 	}
 	for _, one := range all {
+		f.hooks(filepath.Join(r.common, "hooks"), one.tops)
 		f.apply(said, &one)
 		f.apply(f.load(nil, filepath.Join(one.dir, "config.worktree"), 0), &one)
 		f.apply(everywhere, &one)
@@ -352,25 +357,24 @@ func (f *follower) apply(said []setting, r *repository) {
 		switch kindOf(s.key) {
 		case namesNothing:
 		case namesHooks:
-			f.each(s.value, hooks, func(p string) { f.add(p, by) })
+			f.each(s.value, hooks, func(p string) {
+				f.add(p, by)
+				f.hooks(p, tops)
+			})
 		case namesPath:
 			f.each(s.value, tops, func(p string) { f.add(p, by) })
 		case namesCommand:
-			for i, word := range words(s.value) {
-				// A name without a slash is looked for in the search path.
+			c := command{line: s.value, by: by, tops: tops}
+			if r != nil {
+				f.run(c)
+			}
+			for _, word := range words(s.value) {
+				// However it is quoted, and what is within "--option=…".
 				if strings.Contains(word, "/") {
-					f.each(word, tops, func(p string) { f.command(p, by, i == 0) })
+					f.word(&c, shWord{text: word}, false, true)
 				}
 			}
 		}
-	}
-}
-
-// command adds a word of a command: the program, and files that are there.
-func (f *follower) command(p, by string, program bool) {
-	fi, err := os.Stat(p)
-	if err == nil && !fi.IsDir() || err != nil && program {
-		f.add(p, by)
 	}
 }
 
