@@ -36,6 +36,7 @@ type mcpFlags struct {
 	persona, agent             string
 	ask, tier                  string
 	wait                       time.Duration
+	listen                     listenFlags
 }
 
 // newMCP is "ringfence mcp".
@@ -64,13 +65,19 @@ func newMCP(s *streams) *cobra.Command {
 	c.Flags().StringVar(&f.agent, "agent", "mcp", "name of the agent")
 	c.Flags().StringVar(&f.ask, "ask", api.AskDesk, "desk, or never: deny what needs a person")
 	c.Flags().DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
+	f.listen.add(c.Flags())
 	return c
 }
 
 func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
-	o, err := openMediator(ctx, s, f, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	on, err := f.listen.open()
 	if err != nil {
 		return err
+	}
+	o, err := openMediator(ctx, s, f, log)
+	if err != nil {
+		return errors.Join(err, on.close())
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -86,7 +93,11 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	closed := make(chan os.Signal, 1)
 	signal.Notify(closed, syscall.SIGPIPE)
 	defer signal.Stop(closed)
-	err = o.mediator.Run(running, s.in, s.out)
+	if on != nil {
+		err = on.serve(running, s, o.mediator, log)
+	} else {
+		err = o.mediator.Run(running, s.in, s.out)
+	}
 	<-tried
 	var unboxable *exitError
 	if cause := context.Cause(running); errors.As(cause, &unboxable) {

@@ -110,6 +110,9 @@ func ServersFile(home string) string { return filepath.Join(home, "servers.json"
 // PinsFile holds the reviewed tool definitions.
 func PinsFile(home string) string { return filepath.Join(home, "pins.json") }
 
+// MCPToken holds what clients of the mediator over HTTP show.
+func MCPToken(home string) string { return filepath.Join(home, "mcp-token") }
+
 // Sessions holds one directory for each session that keeps files.
 func Sessions(home string) string { return filepath.Join(home, "sessions") }
 
