@@ -91,10 +91,16 @@ func (s *streams) say(format string, a ...any) {
 	fmt.Fprint(s.err, printable("ringfence: "+fmt.Sprintf(format, a...)+"\n"))
 }
 
-// launch runs spec with our streams and returns its exit status.
-func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spec) (int, error) {
+// A settling waits until what a box had is given back.
+type settling func() error
+
+func settled() error { return nil }
+
+// launch runs spec with our streams and returns its exit status, when that is on record.
+func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spec) (int, settling, error) {
 	if s.json {
-		return s.launchJSON(ctx, o, spec)
+		status, err := s.launchJSON(ctx, o, spec)
+		return status, settled, err
 	}
 	o.Narrowed = func(note string) { s.say("%s", display.Line(note)) }
 	var relay func() error
@@ -103,7 +109,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 		in := s.in.(*os.File) //nolint:forcetypeassert // atTerminal
 		master, slave, err := pty.Open(in)
 		if err != nil {
-			return 0, err
+			return 0, settled, err
 		}
 		defer master.Close()
 		spec.Stdin, spec.Stdout, spec.Stderr = slave, slave, slave
@@ -114,7 +120,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	}
 	r, err := launch.Start(ctx, o, spec)
 	if err != nil {
-		return 0, err
+		return 0, settled, err
 	}
 	stop := forward(r)
 	defer stop()
@@ -127,7 +133,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if err != nil {
 		err = errors.Join(fmt.Errorf("passing on what it writes: %w", err), r.Kill())
 	}
-	res, _, ferr := r.Finish(ctx, nil, nil, dropped)
+	res, _, ferr := r.Conclude(ctx, nil, nil, dropped)
 	if dropped > 0 {
 		s.say("%d bytes of output were dropped: it may write %d to each stream (--output)", dropped, spec.Bounds().Output)
 	}
@@ -142,7 +148,13 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 			s.say("%s", note)
 		}
 	}
-	return res.Status, errors.Join(err, ferr)
+	settle := func() error {
+		if _, err := r.Wait(); !errors.Is(ferr, err) {
+			return err
+		}
+		return nil
+	}
+	return res.Status, settle, errors.Join(err, ferr)
 }
 
 // inferred returns what the box refused a program that did not end well, as far as it

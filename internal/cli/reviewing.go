@@ -14,27 +14,27 @@ import (
 )
 
 // launchReviewed is launch, with a review of the workspace if one is wanted.
-func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec sandbox.Spec, wanted bool, session string) (int, error) {
+func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec sandbox.Spec, wanted bool, session string) (int, settling, error) {
 	if !wanted {
 		return s.launch(ctx, o, spec)
 	}
 	if o.Tier.Name() == sandbox.TierNone {
-		return 0, &exitError{
+		return 0, settled, &exitError{
 			code: codeNotBuilt, err: errors.New("nothing keeps a command from the workspace without a box, so there is nothing to review"),
 			hint: "nothing was run; use --tier native or --tier container",
 		}
 	}
 	home, person, err := reviewHomes()
 	if err != nil {
-		return 0, err
+		return 0, settled, err
 	}
 	workspace, err := filepath.EvalSymlinks(spec.Workspace.Path)
 	if err != nil {
-		return 0, errors.Join(sandbox.ErrNotBuilt, err)
+		return 0, settled, errors.Join(sandbox.ErrNotBuilt, err)
 	}
 	r, err := review.New(review.Options{Home: home, Person: person, Workspace: workspace, Session: session})
 	if err != nil {
-		return 0, errors.Join(sandbox.ErrNotBuilt, err)
+		return 0, settled, errors.Join(sandbox.ErrNotBuilt, err)
 	}
 	o.Tier = reviewed{o.Tier, r, func(because error) error {
 		because = errors.New(strings.ReplaceAll(because.Error(), sandbox.ErrNotBuilt.Error()+": ", ""))
@@ -48,8 +48,9 @@ func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec san
 		}
 		return err
 	}}
-	status, err := s.launch(ctx, o, spec)
-	return status, errors.Join(err, s.endReview(follow(r, person)))
+	status, settle, err := s.launch(ctx, o, spec)
+	err = errors.Join(err, settle()) // an overlay that is mounted cannot be removed
+	return status, settled, errors.Join(err, s.endReview(follow(r, person)))
 }
 
 // reviewed is a tier whose boxes work on what r keeps: an overlay, or where the tier

@@ -149,13 +149,13 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	case f.ask != api.AskNever && !conf.AskNever:
 		stop = s.tellWait(ctx, client, session.Opened().Session)
 	}
-	status, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error {
+	status, settle, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error {
 		stop() // all is decided, and the terminal is the program's from here on
 		return f.confirmed(s, r)
 	}}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(f.boxError(err, conf.AskNever), session.Close(closing))
+	err = errors.Join(f.boxError(err, conf.AskNever), session.Close(closing), settle())
 	if err == nil && status != 0 {
 		err = &exitError{code: status}
 	}

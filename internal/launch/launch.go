@@ -57,7 +57,8 @@ type Options struct {
 	Narrowed func(note string)
 }
 
-// A Running is a program that was started. Finish must be called once.
+// A Running is a program that was started. Finish, or Conclude and Wait, must be called
+// once.
 type Running struct {
 	sandbox.Box
 	Spec    sandbox.Spec // what the box was asked for, as it was decided
@@ -242,7 +243,21 @@ type Result struct {
 // Finish waits for the end and records it, with what was kept of its streams; the
 // reply is what an agent may see of the result.
 func (r *Running) Finish(ctx context.Context, stdout, stderr []byte, dropped int64) (Result, act.Reply, error) {
-	exit, err := r.Wait()
+	res, reply, err := r.Conclude(ctx, stdout, stderr, dropped)
+	if _, werr := r.Wait(); !errors.Is(err, werr) {
+		err = errors.Join(err, werr)
+	}
+	return res, reply, err
+}
+
+// Conclude is Finish for who calls Wait himself afterwards: what the box had may not be
+// given back yet.
+func (r *Running) Conclude(ctx context.Context, stdout, stderr []byte, dropped int64) (Result, act.Reply, error) {
+	wait := r.Wait
+	if e, ok := r.Box.(sandbox.Ender); ok {
+		wait = e.Ended
+	}
+	exit, err := wait()
 	if err != nil {
 		_, ferr := r.session.Finish(context.WithoutCancel(ctx), r.ticket, act.Outcome{Error: err.Error()})
 		return Result{}, act.Reply{}, errors.Join(err, ferr)

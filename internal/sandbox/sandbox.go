@@ -104,6 +104,15 @@ type Box interface {
 	Report() Report
 }
 
+// An Ender is a Box that knows how it ended before all that it had is given back, so that
+// the end can be put on record meanwhile.
+type Ender interface {
+	Box
+	// Ended is Wait, but it returns as soon as nothing of what ran in the box does any
+	// more, and Denials are complete. Wait says whether all was given back.
+	Ended() (Exit, error)
+}
+
 // MaxDenials is how many denials a box keeps; more are counted in the last one.
 const MaxDenials = 256
 

@@ -27,6 +27,7 @@ func (t Tier) Prepare(s sandbox.Spec) sandbox.Prepared {
 		defer cancel()
 		a.b.ground(setup)
 		a.b.do("stage", a.b.startStage)
+		a.b.lookAhead()
 	}()
 	return a
 }

@@ -23,7 +23,7 @@ func plans() *rapid.Generator[plan] {
 	return rapid.Custom(func(t *rapid.T) plan {
 		p := plan{
 			failAt: text.Draw(t, "fail"), plain: rapid.Bool().Draw(t, "plain"), argv: texts.Draw(t, "argv"), env: texts.Draw(t, "env"),
-			dir: text.Draw(t, "dir"), hostname: text.Draw(t, "host"), uid: number.Draw(t, "uid"), gid: number.Draw(t, "gid"),
+			dir: text.Draw(t, "dir"), hostname: text.Draw(t, "host"), slack: number.Draw(t, "slack"), uid: number.Draw(t, "uid"), gid: number.Draw(t, "gid"),
 			terminal: rapid.Bool().Draw(t, "terminal"), files: number.Draw(t, "files"), mounts: number.Draw(t, "mounts"),
 			groups: number.Draw(t, "groups"), minABI: number.Draw(t, "abi"), program: text.Draw(t, "program"), own: text.Draw(t, "own"),
 			hold: holding{on: rapid.Bool().Draw(t, "hold"), writable: texts.Draw(t, "writable"), held: texts.Draw(t, "held"), led: texts.Draw(t, "led"), home: text.Draw(t, "home"), names: rapid.Bool().Draw(t, "names"), sockets: rapid.Bool().Draw(t, "sockets"), copied: texts.Draw(t, "copied"), private: texts.Draw(t, "private"), reachable: texts.Draw(t, "reachable")},
@@ -66,7 +66,7 @@ func TestPlansTravel(t *testing.T) {
 	// A member that no visit reaches would be lost without a word.
 	for _, m := range []any{plan{}, node{}, grant{}, limit{}, holding{}} {
 		n := reflect.TypeOf(m).NumField()
-		if want := map[string]int{"plan": 20, "node": 14, "grant": 3, "limit": 3, "holding": 15}[reflect.TypeOf(m).Name()]; n != want {
+		if want := map[string]int{"plan": 21, "node": 14, "grant": 3, "limit": 3, "holding": 15}[reflect.TypeOf(m).Name()]; n != want {
 			t.Errorf("%T has %d members, %d when its visit was last looked at", m, n, want)
 		}
 	}

@@ -26,13 +26,16 @@ func (b *builder) think() error {
 	s := b.hideOwn(b.spec)
 	p := &plan{
 		failAt: b.fault.at, plain: b.plain, argv: s.Argv, env: s.Env, dir: s.WorkingDir(), hostname: hostname,
-		open: s.Network == sandbox.NetworkOpen, uid: -1, gid: -1, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),
+		open: s.Network == sandbox.NetworkOpen, uid: -1, gid: -1, slack: b.box.slack, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),
 	}
 	if b.become {
 		p.uid, p.gid = b.ids.uid, b.ids.gid
 	}
 	who := personOf(s, b.ids.uid, b.ids.gid)
-	v, err := newView(s, who, !b.plain)
+	if b.known.host == nil {
+		b.known.host = hostNodes()
+	}
+	v, err := newView(s, who, !b.plain, b.known.host)
 	if err != nil {
 		return err
 	}
@@ -186,21 +189,27 @@ func realOf(path string) string {
 }
 
 // filters makes the seccomp programs.
-func (b *builder) filters() error {
-	sockets := b.sockets()
-	program, err := filter.Build(filter.Options{
-		Agent: b.spec.Profile.Wide(), Namespaces: !b.plain, Hold: b.plan.hold.names, Sockets: b.plan.hold.sockets,
-		Unix: sockets, Inet: sockets, RouteNetlink: sockets,
-	})
-	if err != nil {
+func (b *builder) filters() (err error) {
+	h := b.plan.hold
+	if b.plan.program, err = b.built(b.programFilter(h.names, h.sockets)); err != nil {
 		return err
 	}
-	own, err := filter.Build(filter.Options{Init: true, Sockets: b.plan.hold.sockets, Trace: b.plain})
-	if err != nil {
-		return err
+	b.plan.own, err = b.built(b.ownFilter(h.sockets))
+	return err
+}
+
+// programFilter is the filter of the program, of which names, or sockets, are held.
+func (b *builder) programFilter(names, sockets bool) filter.Options {
+	can := b.sockets()
+	return filter.Options{
+		Agent: b.spec.Profile.Wide(), Namespaces: !b.plain, Hold: names, Sockets: sockets,
+		Unix: can, Inet: can, RouteNetlink: can,
 	}
-	b.plan.program, b.plan.own = programBytes(program), programBytes(own)
-	return nil
+}
+
+// ownFilter is that of pid 1.
+func (b *builder) ownFilter(sockets bool) filter.Options {
+	return filter.Options{Init: true, Sockets: sockets, Trace: b.plain}
 }
 
 // limits are the resource limits of each process of a box, soft and hard alike. That

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +29,7 @@ func (s *stage) serve() error {
 		os.Exit(1)
 	}()
 	if s.plan.hold.on {
+		runtime.GOMAXPROCS(runtime.NumCPU()) // many calls may be held at once
 		go s.hold()
 	}
 	for {
@@ -44,11 +46,32 @@ func (s *stage) serve() error {
 				return errors.Join(err, s.end())
 			}
 		case pid == s.pid && (status.Exited() || status.Signaled()):
+			if err := s.alone(); err != nil {
+				return err
+			}
 			b, err := encode(&ending{int(status), (used.Utime.Nano() + used.Stime.Nano()) / 1000})
 			if err != nil {
 				return err
 			}
 			return errors.Join(s.wire.send(frameEnded, b), s.end())
+		}
+	}
+}
+
+// alone ends all other processes of the box, and returns when there are none. All that is
+// left of them becomes a child of pid 1.
+func (s *stage) alone() error {
+	if s.plan.plain {
+		return nil // that takes its time, and how the program ended is known
+	}
+	if err := unix.Kill(-1, unix.SIGKILL); err != nil && err != unix.ESRCH {
+		return err
+	}
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
+			return nil
+		} else if err != nil && err != unix.EINTR {
+			return err
 		}
 	}
 }

@@ -14,6 +14,7 @@ type plan struct {
 	argv, env []string
 	dir       string
 	hostname  string
+	slack     int  // what the timers of the program's threads may be late by, in nanoseconds; 0 for as it is
 	uid, gid  int  // what the stage becomes, in its user namespace; -1 to stay as it is
 	terminal  bool // standard input becomes the controlling terminal
 	// How many descriptors come with the plan: the program's (0, 1, 2, …), then
@@ -103,6 +104,7 @@ func (p *plan) visit(c *coder) {
 	c.strs(&p.env)
 	c.str(&p.dir)
 	c.str(&p.hostname)
+	c.integer(&p.slack)
 	c.integer(&p.uid)
 	c.integer(&p.gid)
 	c.flag(&p.terminal)

@@ -150,6 +150,11 @@ func (s *stage) becomeStage() error {
 	preferForOOM()
 	unix.CloseOnExec(wireFD)
 	unix.Close(topFD)
+	if p.slack > 0 { // of this thread, which forks the program
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(p.slack), 0, 0, 0); err != nil {
+			return err
+		}
+	}
 	if p.uid >= 0 {
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(p.gid, p.gid, p.gid), syscall.Setresuid(p.uid, p.uid, p.uid)); err != nil {
 			return err

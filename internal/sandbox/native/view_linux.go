@@ -18,7 +18,8 @@ type view struct {
 	// named are the paths that the Spec lists, resolved, and what it says of them.
 	// What it names wins over what every box has.
 	named map[string]sandbox.Mode
-	aside string // the workspace, where it is not the live tree
+	aside string          // the workspace, where it is not the live tree
+	host  map[string]node // what of this machine every box has, where nothing else is said
 }
 
 // base is what every box has of the host, read-only, where it exists. A symbolic
@@ -60,9 +61,9 @@ const (
 )
 
 // newView makes the tree of a box of s. who is made known in its /etc/passwd. Without
-// mounts of its own a box has nothing that the host has not.
-func newView(s sandbox.Spec, who person, own bool) (*view, error) {
-	v := &view{nodes: map[string]node{}, named: map[string]sandbox.Mode{}}
+// mounts of its own a box has nothing that the host has not. host is of [hostNodes].
+func newView(s sandbox.Spec, who person, own bool, host map[string]node) (*view, error) {
+	v := &view{nodes: map[string]node{}, named: map[string]sandbox.Mode{}, host: host}
 	if err := v.addNamed(s); err != nil {
 		return nil, err
 	}
@@ -275,32 +276,18 @@ func (v *view) addBase(who person, open bool) error {
 	return nil
 }
 
-// addHost adds a path of the host as it is there: a link as a link. What the Spec
-// names there wins.
+// addHost adds a path of the host as it is there. What the Spec names there wins.
 func (v *view) addHost(path string) {
-	fi, err := os.Lstat(path)
-	if _, ok := v.nodes[path]; ok || err != nil || v.visible(path) || v.denied(path) {
+	n, ok := v.host[path]
+	if _, taken := v.nodes[path]; taken || !ok || v.visible(path) || v.denied(path) {
 		return
 	}
-	if dir := filepath.Dir(path); dir != "/" && dir != "/etc" {
-		if real, err := filepath.EvalSymlinks(dir); err != nil || real != dir {
-			return // what it leads to is in the list by its own name, or is not of the usual kind
-		}
+	if n.kind == kindLink {
+		v.link(path, n.source)
+		return
 	}
-	switch {
-	case fi.Mode()&fs.ModeSymlink != 0:
-		v.link(path, mustReadlink(path))
-	case fi.Mode().IsRegular() && fi.Size() <= maxCopied:
-		// Small files are copied: that is quicker than a mount, and a box has fewer of them.
-		if b, err := os.ReadFile(path); err == nil && len(b) <= maxCopied {
-			v.nodes[path] = node{path: path, kind: kindFile, source: string(b), mode: 0o444}
-		}
-	case fi.IsDir() || fi.Mode().IsRegular():
-		v.nodes[path] = node{path: path, kind: kindBind, source: path, dir: fi.IsDir()}
-	}
+	v.nodes[path] = n
 }
-
-const maxCopied = 4 << 10 // bytes
 
 // addPrivate adds what belongs to the box alone.
 func (v *view) addPrivate(who person, wide bool) {
@@ -334,9 +321,8 @@ func (v *view) addPrivate(who person, wide bool) {
 		}
 	}
 	for _, name := range hidden {
-		// What only root may open stays closed by itself: no box has the machine's.
-		if fi, err := os.Lstat("/proc/" + name); err == nil && fi.Mode().Perm()&0o007 != 0 && fi.Mode()&fs.ModeSymlink == 0 {
-			v.nodes["/proc/"+name] = node{path: "/proc/" + name, kind: kindMask, dir: fi.IsDir()}
+		if n, ok := v.host["/proc/"+name]; ok {
+			v.nodes[n.path] = n
 		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 	frameStarted // the program runs
 	frameFailed  // a failure: nothing runs
 	frameDenied  // a denial
-	frameEnded   // an ending: how the program ended
+	frameEnded   // an ending: how the program ended; with namespaces, pid 1 is alone
 )
 
 const (
