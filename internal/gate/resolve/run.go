@@ -61,6 +61,10 @@ func (c *commands) run(argv []string, words []*syntax.Word) error {
 		if err := c.checkGitPlaces(argv); err != nil {
 			return err
 		}
+		if err := c.execute(program, argv); err != nil {
+			return err
+		}
+		return c.decideStarted(argv)
 	}
 	return c.execute(program, argv)
 }
