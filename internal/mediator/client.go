@@ -30,6 +30,8 @@ type Stream interface {
 type Answer struct {
 	Line []byte
 	Code int // of the JSON-RPC error, 0 for a result
+	// Malformed says that the request is none of its era, so that nothing was done.
+	Malformed bool
 	// Written is called once, when Line is no longer kept; it may be nil.
 	Written func()
 }

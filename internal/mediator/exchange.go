@@ -59,7 +59,7 @@ func (f *front) begin(parent context.Context, m message, s Stream, run func(cont
 		defer cancel(nil)
 		p := run(ctx, m)
 		f.forget(key) // first, so that the client may use the id again
-		if s.Answer(ctx, Answer{p.line, codeOf(m.id(), p.line), p.written}) != nil && p.written != nil {
+		if s.Answer(ctx, Answer{Line: p.line, Code: codeOf(m.id(), p.line), Written: p.written}) != nil && p.written != nil {
 			p.written()
 		}
 	}()

@@ -3,7 +3,6 @@ package listen
 import (
 	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -67,11 +66,7 @@ func (h *Handler) send(ctx context.Context, w http.ResponseWriter, s *stream, c 
 		e, over := s.next(&c)
 		switch {
 		case e != nil && e.last && !out.opened:
-			status := statuses[e.code]
-			if status == 0 || s.s != nil {
-				status = http.StatusOK
-			}
-			writeJSON(w, status, e.line)
+			writeJSON(w, e.status, e.line)
 			s.wrote(e)
 			return
 		case e != nil:
@@ -157,5 +152,3 @@ func (o *events) flush(b []byte) error {
 	}
 	return http.NewResponseController(o.w).Flush()
 }
-
-var _ io.Writer = http.ResponseWriter(nil)

@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 
 	"ringfence/internal/mediator"
@@ -19,7 +20,7 @@ const (
 // An event is one line of a stream.
 type event struct {
 	line    []byte
-	code    int  // of the error that an answer is
+	status  int  // of HTTP, if an answer is all there is
 	last    bool // it is the answer
 	sent    bool
 	written func()
@@ -58,7 +59,21 @@ var errOver = errors.New("the stream has ended")
 
 // Answer implements [mediator.Stream].
 func (s *stream) Answer(ctx context.Context, a mediator.Answer) error {
-	return s.add(ctx, &event{line: flat(a.Line), code: a.Code, last: true, written: a.Written})
+	return s.add(ctx, &event{line: flat(a.Line), status: s.statusOf(a), last: true, written: a.Written})
+}
+
+// statusOf is the status of an answer that is all there is. Sessions have no other.
+func (s *stream) statusOf(a mediator.Answer) int {
+	switch {
+	case s.s != nil:
+		return http.StatusOK
+	case a.Malformed:
+		return http.StatusBadRequest
+	}
+	if status := statuses[a.Code]; status != 0 {
+		return status
+	}
+	return http.StatusOK
 }
 
 // Ask implements [mediator.Stream].
