@@ -39,6 +39,13 @@ type server struct {
 	report    string
 	tools     catalogue
 	refreshes refreshing
+	offer     offer                // of its newest incarnation
+	shown     map[string]*showing  // lists but that of tools, by method
+	idle      *saying              // for what it says to no request
+	watchers  map[string][]*front  // of resources, by URI
+	news      map[string]time.Time // when clients are told, or were, that a list changed
+
+	texts tap
 }
 
 // minCommands is how many commands of an agent may run at once on the smallest machine:
@@ -239,7 +246,7 @@ func (s *server) incarnate() (*link, error) {
 	}
 	log := s.o.Log
 	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))
-	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh)
+	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh, s.heard)
 	l.meter, l.declares = &s.meter, s.m.declares()
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.err.String()
@@ -255,12 +262,12 @@ func (s *server) prepare(ctx context.Context, l *link, report string) error {
 	s.report = report
 	era := s.era
 	s.mu.Unlock()
-	raw, err := definitionsOf(ctx, l, era, s.o.Version)
+	raw, o, err := definitionsOf(ctx, l, era, s.o.Version)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.era = l.era()
+	s.era, s.offer = l.era(), o
 	s.mu.Unlock()
 	return s.publish(ctx, raw)
 }
@@ -296,23 +303,24 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// decideList asks what may be seen of the definitions raw, and returns that.
-func (s *server) decideList(ctx context.Context, raw []byte) ([]byte, error) {
+// decideList asks what may be seen of raw, the list that is decided under name, and
+// returns that; empty if it is none of it.
+func (s *server) decideList(ctx context.Context, name string, raw, empty []byte) ([]byte, error) {
 	t, err := s.o.Decider.Decide(ctx, act.Request{
-		Session: s.o.Session, Principal: s.o.Principal, Verb: act.VerbList, Tool: s.cfg.Name, Args: raw,
+		Session: s.o.Session, Principal: s.o.Principal, Verb: act.VerbList, Tool: name, Args: raw,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("deciding its tools: %w", err)
+		return nil, fmt.Errorf("deciding the list %s: %w", name, err)
 	}
 	if t.Verdict != act.Allow {
-		s.o.Log.WarnContext(ctx, "tools denied", slog.String("server", s.cfg.Name), slog.String("code", string(t.Code)), slog.String("reason", t.Reason))
-		return emptyList, nil
+		s.o.Log.WarnContext(ctx, "list denied", slog.String("list", name), slog.String("code", string(t.Code)), slog.String("reason", t.Reason))
+		return empty, nil
 	}
 	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	r, err := s.o.Decider.Finish(fctx, t, act.Outcome{Body: raw})
 	if err != nil {
-		return nil, fmt.Errorf("recording its tools: %w", err)
+		return nil, fmt.Errorf("recording the list %s: %w", name, err)
 	}
 	return r.Body, nil
 }

@@ -59,58 +59,105 @@ func (m *Mediator) wireName(s *server, tool string) string {
 	return s.cfg.Name + "__" + tool
 }
 
-// A call is one tools/call on its way.
+// A call is one request of a client on its way to the server that is to answer it.
 type call struct {
-	f     *front
-	m     message
-	parts callParts
-	args  []byte // as received
-	s     *server
-	tool  string
-	at    footing
-	free  func() // releases the memory that the result counts as; nil before it came
+	f    *front
+	m    message
+	tool bool   // it is a tools/call, so that what goes wrong is a result for the model
+	name string // what it is decided as: "server.tool", or "server." and a method
+	args []byte // what is decided
+	s    *server
+	at   footing
+	free func() // releases the memory that the result counts as; nil before it came
+	says *saying
+
+	needs string // a pointer to what the server must have declared; "" is nothing
+
+	// build makes the line for the server. With token the server gets a progress token
+	// also where the client gave none.
+	build func(id int64, args []byte, token bool) ([]byte, error)
+	// instead is a result that makes asking the server needless; nil asks it.
+	instead []byte
+	// seen makes of the reply to a result what the client reads; nil changes nothing.
+	seen func(ctx context.Context, t act.Ticket, body []byte) ([]byte, error)
 }
 
 // call decides and carries out a tools/call and returns the line that answers
 // it. A result counts as held until that line is written: a client that does not
 // read gets no more of them.
 func (f *front) call(ctx context.Context, m message) parcel {
+	m, err := f.goOn(ctx, m)
+	if err != nil {
+		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
+	}
 	parts, err := readCall(m)
 	if err != nil {
 		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
-	c := &call{f: f, m: m, parts: parts, args: parts.arguments.of(m.raw)}
+	c := &call{f: f, m: m, tool: true, name: parts.name, args: parts.arguments.of(m.raw)}
+	if c.args == nil {
+		c.args = []byte("{}")
+	}
+	var tool string
+	if c.s, tool = f.m.route(parts.name); c.s != nil {
+		c.name = c.s.cfg.Name + "." + tool
+	}
+	if strings.Contains(tool, "/") { // it would be decided as a method
+		return parcel{line: fault(m.id(), codeParams, "refused: no tool has a slash in its name")}
+	}
+	c.build = func(id int64, args []byte, token bool) ([]byte, error) {
+		if token {
+			return parts.withToken().toServer(m, id, tool, args)
+		}
+		return parts.toServer(m, id, tool, args)
+	}
 	line := c.answer(ctx)
 	return parcel{line, c.free}
 }
 
 func (c *call) answer(ctx context.Context) []byte {
-	f, parts := c.f, c.parts
 	var err error
-	if c.args == nil {
-		c.args = []byte("{}")
-	}
-	name := parts.name
-	if c.s, c.tool = f.m.route(parts.name); c.s != nil {
-		name = c.s.cfg.Name + "." + c.tool
+	if c.s != nil {
 		// The definitions are decided before the calls that rely on them.
 		if c.at, err = c.s.ready(ctx); err != nil {
 			return c.failed(act.Ticket{}, err, "")
 		}
+		if c.needs != "" && !c.s.has(c.needs) {
+			return fault(c.m.id(), codeMethod, "server "+c.s.cfg.Name+" does not offer "+clip(c.m.method))
+		}
 	}
-	stop := f.waiting(c.m)
-	t, err := f.m.o.Decider.Decide(ctx, act.Request{
-		Session: f.m.o.Session, Principal: f.m.o.Principal, Verb: act.VerbCall, Tool: name, Args: c.args,
-	})
+	stop := c.f.waiting(c.m)
+	t, err := c.f.m.decide(ctx, c.name, c.args)
 	stop()
 	if err != nil {
-		f.m.o.Log.ErrorContext(ctx, "deciding call", slog.String("tool", name), slog.Any("err", err))
 		return c.undecided(t.Code)
 	}
 	if t.Verdict != act.Allow {
 		return c.denied(t)
 	}
 	return c.carryOut(ctx, t)
+}
+
+// decide has something decided as a call of name. On error the ticket has its code.
+func (m *Mediator) decide(ctx context.Context, name string, args []byte) (act.Ticket, error) {
+	t, err := m.o.Decider.Decide(ctx, act.Request{
+		Session: m.o.Session, Principal: m.o.Principal, Verb: act.VerbCall, Tool: name, Args: args,
+	})
+	if err != nil {
+		m.o.Log.ErrorContext(ctx, "deciding call", slog.String("tool", name), slog.Any("err", err))
+	}
+	return t, err
+}
+
+// finish records an outcome, also of what was cancelled.
+func (m *Mediator) finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Reply, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	r, err := m.o.Decider.Finish(ctx, t, o)
+	if err != nil {
+		m.o.Log.ErrorContext(ctx, "recording outcome", slog.String("tool", t.Tool), slog.Any("err", err))
+	}
+	return r, err
 }
 
 // carryOut dispatches an allowed call and finishes its ticket, whatever happens.
@@ -123,14 +170,11 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 	case a.fault:
 		o.Error = "the server answered with an error"
 	}
-	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	r, ferr := c.f.m.o.Decider.Finish(fctx, t, o)
+	r, ferr := c.f.m.finish(ctx, t, o)
 	c.free = a.free
 	switch {
 	case ferr != nil:
-		c.f.m.o.Log.ErrorContext(fctx, "recording outcome", slog.String("tool", t.Tool), slog.Any("err", ferr))
-		return c.toolError(string(act.CodeEvidence), t, errWithheld.Error())
+		return c.nothing(string(act.CodeEvidence), t, errWithheld.Error())
 	case err != nil:
 		return c.failed(t, err, r.Note)
 	case a.fault && len(r.Body) > 0 && r.Body[0] == '{':
@@ -138,9 +182,21 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 	case a.fault:
 		return fault(c.m.id(), codeInternal, orElse(r.Note, o.Error))
 	case len(r.Body) == 0:
-		return c.toolError(string(act.CodeInternal), t, orElse(r.Note, "the result is withheld"))
+		return c.nothing(string(act.CodeInternal), t, orElse(r.Note, "the result is withheld"))
 	}
-	return response(c.m.id(), "result", oneLine(withNote(r.Body, r.Note)))
+	body := withNote(r.Body, r.Note)
+	if body, err = c.shown(ctx, t, body); err != nil {
+		return c.nothing(string(act.CodePolicy), t, err.Error())
+	}
+	return response(c.m.id(), "result", oneLine(body))
+}
+
+// shown makes of a reply what the client reads.
+func (c *call) shown(ctx context.Context, t act.Ticket, body []byte) ([]byte, error) {
+	if c.seen != nil {
+		return c.seen(ctx, t, body)
+	}
+	return c.pass(ctx, body)
 }
 
 // dispatch sends the call if it may still be sent, and waits for its answer.
@@ -168,27 +224,27 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 	if !c.s.stands(c.at) {
 		return answer{}, errReplaced
 	}
+	if c.instead != nil {
+		return answer{body: c.instead}, nil
+	}
 	args := t.Bytes
 	if len(args) == 0 { // nothing to dispatch in place of what was received
 		args = c.args
 	}
-	var progress func(done, total []byte)
-	if c.parts.token.ok() {
-		progress = func(done, total []byte) { c.f.progress(c.m, done, total) }
-	}
+	c.says = newSaying(c.s, c.f, c.m)
 	var placed int64
-	a, err := c.at.link.request(ctx, errand{progress: progress}, func(id int64) ([]byte, error) {
-		if orders == nil {
-			return c.parts.toServer(c.m, id, c.tool, args)
+	a, err := c.at.link.request(ctx, errand{progress: c.says.progress, asker: c}, func(id int64) ([]byte, error) {
+		if orders != nil {
+			args = oneLine(args)
+			orders.place(ctx, id, t, args)
+			placed = id
 		}
-		args = oneLine(args)
-		orders.place(ctx, id, t, args)
-		placed = id
-		return c.parts.withToken().toServer(c.m, id, c.tool, args)
+		return c.build(id, args, orders != nil)
 	})
 	if placed != 0 {
 		orders.withdraw(placed)
 	}
+	c.says.wait(ctx)
 	return a, err
 }
 
@@ -201,16 +257,16 @@ const commandGrace = 10 * time.Second
 func (c *call) undecided(code act.Code) []byte {
 	switch code {
 	case act.CodeEvidence:
-		return c.toolError(string(code), act.Ticket{}, errUnrecorded.Error())
+		return c.nothing(string(code), act.Ticket{}, errUnrecorded.Error())
 	case act.CodeSession:
-		return c.toolError(string(code), act.Ticket{}, errNoSession.Error())
+		return c.nothing(string(code), act.Ticket{}, errNoSession.Error())
 	default:
-		return c.toolError(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
+		return c.nothing(string(act.CodeInternal), act.Ticket{}, errUndecided.Error())
 	}
 }
 
 func (c *call) denied(t act.Ticket) []byte {
-	return c.toolError(string(t.Code), t, orElse(t.Reason, "denied"))
+	return c.nothing(string(t.Code), t, orElse(t.Reason, "denied"))
 }
 
 // failed answers a call that came to nothing.
@@ -226,12 +282,12 @@ func (c *call) failed(t act.Ticket, err error, note string) []byte {
 	if note != "" {
 		text += "\n" + note
 	}
-	return c.toolError(code, t, text)
+	return c.nothing(code, t, text)
 }
 
-// toolError answers with a result that says, to the model and to programs, why
-// there is no other.
-func (c *call) toolError(code string, t act.Ticket, text string) []byte {
+// nothing says, to the model and to programs, why there is no result: as the result of
+// a tool, or as an error of any other request.
+func (c *call) nothing(code string, t act.Ticket, text string) []byte {
 	rules := t.Rules
 	if rules == nil {
 		rules = []string{}
@@ -243,6 +299,10 @@ func (c *call) toolError(code string, t act.Ticket, text string) []byte {
 	}{code, rules, t.ID})
 	if err != nil {
 		return fault(c.m.id(), codeInternal, text)
+	}
+	if !c.tool {
+		data := append(append([]byte(`{"ringfence":`), meta...), '}')
+		return response(c.m.id(), "error", faultBody(codeDenied, text, data))
 	}
 	b := append([]byte(`{"content":[{"type":"text","text":`), quote(text)...)
 	b = append(append(b, `}],"isError":true,"_meta":{"ringfence":`...), meta...)

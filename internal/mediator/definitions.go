@@ -30,8 +30,8 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	if err != nil {
 		return nil, "", err
 	}
-	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {})
-	list, err = definitionsOf(ctx, l, unknown, o.Version)
+	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil)
+	list, _, err = definitionsOf(ctx, l, unknown, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {
 		o.Log.WarnContext(ctx, "server did not list its tools",
@@ -43,17 +43,17 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 
 // definitionsOf opens l and reads its tools; a server that offers none has an
 // empty list.
-func definitionsOf(ctx context.Context, l *link, era known, version string) ([]byte, error) {
+func definitionsOf(ctx context.Context, l *link, era known, version string) ([]byte, offer, error) {
 	o, err := l.open(ctx, era, version)
 	if err != nil {
-		return nil, err
+		return nil, o, err
 	}
 	if !o.tools {
-		return emptyList, nil
+		return emptyList, o, nil
 	}
-	raw, err := fetch(ctx, l)
+	raw, err := fetch(ctx, l, "tools/list", "tools")
 	if err != nil {
-		return nil, fmt.Errorf("reading its tools: %w", err)
+		return nil, o, fmt.Errorf("reading its tools: %w", err)
 	}
-	return raw, nil
+	return raw, o, nil
 }

@@ -71,11 +71,6 @@ func (sessions) initialize(f *front, m message) []byte {
 	return append(f.m.withInstructions(b), '}')
 }
 
-// capabilities is what we offer to clients of either era.
-func (m *Mediator) capabilities() []byte {
-	return []byte(`{"tools":{"listChanged":true}}`)
-}
-
 func (m *Mediator) identity() []byte {
 	return append(append([]byte(`{"name":"ringfence","version":`), quote(m.o.Version)...), '}')
 }

@@ -29,6 +29,7 @@ type front struct {
 	mu      sync.Mutex
 	closed  bool
 	hello   hello
+	level   atomic.Pointer[string]  // of log messages, as the client set it; nil if it did not
 	pending map[string]*exchange    // by idKey
 	asks    map[string]chan message // by the ids that we gave
 	asked   int64                   // how many there were
@@ -240,20 +241,6 @@ func (f *front) changed(list string) {
 		defer f.mu.Unlock()
 		delete(f.stale, list)
 	})
-}
-
-// progress tells the client how far a request is. Nobody waits for it.
-func (f *front) progress(m message, done, total []byte) {
-	s, token := m.x.at()
-	if token == nil {
-		return
-	}
-	params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
-	params = append(params, done...)
-	if total != nil {
-		params = append(append(params, `,"total":`...), total...)
-	}
-	s.Tell(notification("notifications/progress", append(params, '}')))
 }
 
 // waiting tells the client that a person is being asked, until stop is called.

@@ -24,9 +24,9 @@ type link struct {
 	max  int
 	err  ring // the end of its standard error
 
-	changed func()          // the server says that its tools changed
-	said    func(m message) // any other notification but progress; nil drops them
-	orders  *orders         // of the server "exec"; nil with all others
+	changed func()                   // the server says that its tools changed
+	said    func(l *link, m message) // any other notification but progress; nil drops them
+	orders  *orders                  // of the server "exec"; nil with all others
 
 	declares []byte // what a server with sessions may ask of clients, as their capabilities; nil is nothing
 
@@ -58,8 +58,8 @@ type flight struct {
 
 // An errand is what a request is sent for. The zero errand is one of our own.
 type errand struct {
-	progress func(done, total []byte) // gets the numbers of its progress; may be nil
-	asker    asker                    // whom the server may ask meanwhile; nil is nobody
+	progress func(done, total, text []byte) // gets its progress, text as a JSON string or nil; may be nil
+	asker    asker                          // whom the server may ask meanwhile; nil is nobody
 }
 
 // An asker reaches the client whose request is under way, if that may be.
@@ -92,9 +92,9 @@ func (a answer) free() {
 	}
 }
 
-func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func()) *link {
+func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func(), said func(*link, message)) *link {
 	l := &link{
-		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed,
+		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed, said: said,
 		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
 		asking: map[string]context.CancelCauseFunc{},
 	}
@@ -419,16 +419,15 @@ func (l *link) notified(m message) {
 		l.withdrawn(m)
 	default:
 		if l.said != nil {
-			l.said(m)
+			l.said(l, m)
 		}
 	}
 }
 
-// progressed passes on the numbers of a progress notification. Its message is
-// text that nothing has inspected.
+// progressed passes on a progress notification.
 func (l *link) progressed(m message) {
 	var id int64
-	var done, total []byte
+	var done, total, text []byte
 	members, err := strictjson.Envelope(m.params.of(m.raw), strictjson.Limits{Depth: resultDepth})
 	if err != nil {
 		return
@@ -444,6 +443,10 @@ func (l *link) progressed(m message) {
 			done = raw
 		case "total":
 			total = raw
+		case "message":
+			if text = nil; raw[0] == '"' {
+				text = raw
+			}
 		}
 	}
 	if !isNumber(done) || total != nil && !isNumber(total) {
@@ -453,7 +456,7 @@ func (l *link) progressed(m message) {
 	fl := l.pending[id]
 	l.mu.Unlock()
 	if fl != nil && fl.progress != nil {
-		fl.progress(done, total)
+		fl.progress(done, total, text)
 	}
 }
 

@@ -3,9 +3,13 @@ package mediator
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,23 +34,26 @@ type tool struct {
 	def  []byte // the bytes of the reply, but for the name
 }
 
-// fetch reads all pages of a server's tools into one list. Definitions are
-// strict JSON: they are shown to the agent, and what they mean must not depend
-// on who reads them.
-func fetch(ctx context.Context, l *link) ([]byte, error) {
-	list := []byte(`{"tools":[`)
-	params, tools := []byte(`{}`), 0
+// fetch reads all pages of a list of a server into one, whose elements are in the member
+// field. Definitions are strict JSON: they are shown to the agent, and what they mean must
+// not depend on who reads them.
+func fetch(ctx context.Context, l *link, method, field string) ([]byte, error) {
+	list := []byte(`{"` + field + `":[`)
+	params, count, most := []byte(`{}`), 0, maxTools
+	if field != "tools" {
+		most = maxListed
+	}
 	for range maxPages {
-		a, err := l.ask(ctx, "tools/list", params)
+		a, err := l.ask(ctx, method, params)
 		if err != nil {
 			return nil, err
 		}
-		defs, err := strictjson.Values(a.body, "/tools/*")
+		defs, err := strictjson.Values(a.body, "/"+field+"/*")
 		if err != nil {
 			return nil, err
 		}
-		if tools += len(defs); tools > maxTools {
-			return nil, fmt.Errorf("more than %d tools", maxTools)
+		if count += len(defs); count > most {
+			return nil, fmt.Errorf("more than %d %s", most, field)
 		}
 		for _, d := range defs {
 			if list[len(list)-1] != '[' {
@@ -66,13 +73,13 @@ func fetch(ctx context.Context, l *link) ([]byte, error) {
 		}
 		params = append(append([]byte(`{"cursor":`), next.Raw...), '}')
 	}
-	return nil, fmt.Errorf("more than %d pages of tools", maxPages)
+	return nil, fmt.Errorf("more than %d pages of %s", maxPages, field)
 }
 
 // publish has raw decided and makes what is left of it visible. If that differs
 // from what the client has seen, the client is told.
 func (s *server) publish(ctx context.Context, raw []byte) error {
-	body, err := s.decideList(ctx, raw)
+	body, err := s.decideList(ctx, s.cfg.Name, raw, emptyList)
 	if err != nil {
 		return err
 	}
@@ -169,40 +176,80 @@ func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_'
 }
 
-// list answers tools/list with one page: what may be seen of every server that
-// is up, in the order of the options. Servers still starting are waited for a
-// while; when they come later the client is told that the list changed.
-func (f *front) list(ctx context.Context, m message) parcel {
+// list answers a list with one page: what may be seen of every server that is up, in
+// the order of the options. Servers still starting are waited for a while; when they come
+// later the client is told that the list changed.
+func (f *front) list(ctx context.Context, m message, row method) parcel {
+	var cursor string
 	if v, ok, err := strictjson.Find(m.params.of(m.raw), "/cursor"); m.params.ok() && (err != nil || ok && v.Kind != strictjson.Null) {
-		return parcel{line: fault(m.id(), codeParams, "refused: no list of ringfence has a second page")}
+		if err == nil {
+			cursor, err = v.Text()
+		}
+		if err != nil {
+			return parcel{line: fault(m.id(), codeParams, "refused: a cursor is a string")}
+		}
 	}
 	select {
 	case f.lists <- struct{}{}:
 	case <-ctx.Done():
 		return parcel{} // nobody waits for it
 	}
+	written := func() { <-f.lists }
 	wait, cancel := context.WithTimeout(ctx, f.m.o.ListWait)
 	defer cancel()
 	parts := make([][]tool, len(f.m.servers))
 	var all sync.WaitGroup
 	for i, s := range f.m.servers {
 		all.Go(func() {
-			if _, err := s.ready(wait); err == nil || !s.miss() {
+			if row.shown != "tools" {
+				parts[i] = s.listed(wait, row, true)
+			} else if _, err := s.ready(wait); err == nil || !s.miss() {
 				parts[i] = s.show(ctx)
 			}
 		})
 	}
 	all.Wait()
-	body := []byte(`{"tools":[`)
-	for _, tools := range parts {
-		for _, t := range tools {
-			if body[len(body)-1] != '[' {
-				body = append(body, ',')
-			}
-			body = append(body, t.def...)
-		}
+	body, err := page(row.shown, cursor, f.m.distinct(row, parts))
+	if err != nil {
+		return parcel{fault(m.id(), codeParams, "refused: "+err.Error()), written}
 	}
-	return parcel{response(m.id(), "result", append(body, "]}"...)), func() { <-f.lists }}
+	return parcel{response(m.id(), "result", body), written}
+}
+
+// Bounds of one page of a list.
+const (
+	pageEntries = 1000
+	pageBytes   = 4 << 20
+)
+
+// page returns the result that holds the entries at cursor, "" the first ones, and says
+// where to go on. A cursor is only good for the very list that it was given for.
+func page(field, cursor string, all []tool) ([]byte, error) {
+	sum := sha256.New()
+	for _, t := range all {
+		sum.Write(t.def)
+	}
+	which, from := hex.EncodeToString(sum.Sum(nil)[:8]), 0
+	if cursor != "" {
+		list, at, _ := strings.Cut(cursor, "-")
+		n, err := strconv.Atoi(at)
+		if err != nil || n < 0 || n > len(all) || list != which {
+			return nil, errors.New("the list is another one now, or this is no cursor of it: list again from the start")
+		}
+		from = n
+	}
+	body := []byte(`{"` + field + `":[`)
+	start := len(body)
+	for i, t := range all[from:] {
+		if i == pageEntries || i > 0 && len(body)+len(t.def) > pageBytes {
+			return fmt.Appendf(body, `],"nextCursor":"%s-%d"}`, which, from+i), nil
+		}
+		if len(body) > start {
+			body = append(body, ',')
+		}
+		body = append(body, t.def...)
+	}
+	return append(body, "]}"...), nil
 }
 
 // miss notes that a list is shown without this server, unless it has come up by
@@ -229,7 +276,7 @@ func (s *server) show(ctx context.Context) []tool {
 	}
 	raw := s.tools.raw
 	s.mu.Unlock()
-	body, err := s.decideList(ctx, raw)
+	body, err := s.decideList(ctx, s.cfg.Name, raw, emptyList)
 	if err == nil {
 		var visible []tool
 		if visible, err = s.readVisible(body); err == nil {
@@ -271,7 +318,7 @@ func (s *server) refresh() {
 func (s *server) refreshLoop(l *link, pause time.Duration) {
 	for sleep(s.ctx, pause) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.o.StartTimeout)
-		raw, err := fetch(ctx, l)
+		raw, err := fetch(ctx, l, "tools/list", "tools")
 		if err == nil {
 			err = s.republish(ctx, raw)
 		}

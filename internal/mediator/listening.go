@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"ringfence/internal/act/strictjson"
@@ -15,6 +16,7 @@ type listening struct {
 	id     []byte // of the request
 	stream Stream
 	lists  []string // of tools, prompts and resources
+	uris   []string // of resources
 }
 
 // lists that can change, and what a client that listens calls that.
@@ -36,11 +38,17 @@ func (f *front) listen(ctx context.Context, m message, s Stream) {
 			l.lists = append(l.lists, each.list)
 		}
 	}
+	uris, err := strictjson.Values(params, "/notifications/resourceSubscriptions/*")
+	if err != nil || len(uris) > maxUpdates {
+		f.refuse(ctx, s, m.id(), codeParams, fmt.Sprintf("resourceSubscriptions are not at most %d URIs", maxUpdates))
+		return
+	}
 	f.begin(ctx, m, s, func(ctx context.Context, m message) parcel {
 		if !f.hears(l) {
 			return parcel{line: fault(m.id(), codeBusy, "too many subscriptions of one connection")}
 		}
 		defer f.deaf(l)
+		f.listenTo(ctx, m, l, uris)
 		if l.acknowledge(ctx) == nil {
 			select {
 			case <-ctx.Done():
@@ -64,8 +72,45 @@ func (f *front) hears(l *listening) bool {
 
 func (f *front) deaf(l *listening) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	delete(f.listens, l)
+	f.mu.Unlock()
+	for _, uri := range l.uris {
+		if len(f.watching(uri)) == 0 {
+			for _, s := range f.m.servers {
+				s.watch(f, uri, false)
+			}
+		}
+	}
+}
+
+// listenTo subscribes l to those of uris that it may hear of.
+func (f *front) listenTo(ctx context.Context, m message, l *listening, uris []strictjson.Value) {
+	for _, v := range uris {
+		uri, err := v.Text()
+		if err != nil {
+			continue
+		}
+		s, err := f.ofURI(ctx, uri)
+		if err != nil || codeOf(m.id(), f.watch(ctx, m, s, uri, true)) != 0 {
+			continue
+		}
+		f.mu.Lock()
+		l.uris = append(l.uris, uri)
+		f.mu.Unlock()
+	}
+}
+
+// watching returns who listens for changes of a resource.
+func (f *front) watching(uri string) []*listening {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*listening
+	for l := range f.listens {
+		if slices.Contains(l.uris, uri) {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // listeners returns who listens for changes of a list.
@@ -91,6 +136,19 @@ func (l *listening) acknowledge(ctx context.Context) error {
 			}
 			b = append(append(append(b, '"'), each.member...), `":true`...)
 		}
+	}
+	if len(l.uris) > 0 {
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(b, `"resourceSubscriptions":[`...)
+		for i, uri := range l.uris {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, quote(uri)...)
+		}
+		b = append(b, ']')
 	}
 	return l.stream.Ask(ctx, notification("notifications/subscriptions/acknowledged", l.stamp(append(b, '}'))))
 }

@@ -21,8 +21,9 @@
 //	    result the client reads is, byte for byte, what the Decider replied.
 //	M5  A message of the client has one reading (package strictjson) or is
 //	    refused; names that differ from known ones only in case are refused.
-//	M6  Text of a server reaches the client through [act.Decider.Finish] only.
-//	    Progress is numbers; log messages and standard error do not pass.
+//	M6  Text of a server reaches the client as the Decider leaves it only: as the
+//	    reply of Finish or, of what it asks the client, as the bytes of the ticket.
+//	    Of progress the numbers pass as they are; standard error does not pass.
 //	M7  A command runs for a call that is under way, whose arguments it has byte for
 //	    byte, once, and no longer than the call.
 //	M8  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
@@ -149,6 +150,7 @@ type Mediator struct {
 	closed    bool
 	fronts    map[*front]struct{}
 	suspended map[string]*suspension // by their tickets
+	passed    map[string]*passed     // by their handles
 }
 
 // New checks o and returns a Mediator that has started nothing yet.
@@ -220,6 +222,9 @@ func (m *Mediator) serve(parent context.Context, clients func(ctx context.Contex
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	m.ctx = ctx
+	if m.o.MayAsk == nil {
+		m.o.MayAsk = m.mayAsk(ctx)
+	}
 	for _, s := range m.servers {
 		s.attach(ctx, &m.owned, m)
 		m.owned.Go(func() { _, _ = s.ready(ctx) }) // s keeps the error, and logged it
@@ -230,6 +235,7 @@ func (m *Mediator) serve(parent context.Context, clients func(ctx context.Contex
 	for _, f := range left {
 		f.calls.Wait()
 	}
+	m.forgetPassed("")
 	var stopping sync.WaitGroup
 	for _, s := range m.servers {
 		stopping.Go(s.stop)
@@ -255,6 +261,9 @@ func (m *Mediator) admit(who string, out Stream) (*front, error) {
 }
 
 func (m *Mediator) release(f *front) {
+	for _, s := range m.servers {
+		s.unwatch(f)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.fronts, f)

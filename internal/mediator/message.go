@@ -320,6 +320,7 @@ const (
 	codeParams      = -32602
 	codeInternal    = -32603
 	codeBusy        = -32000
+	codeDenied      = -32010 // ours, of requests that are no calls of tools: denied, or it came to nothing
 	codeUnsupported = -32022 // UnsupportedProtocolVersion of 2026-07-28
 )
 

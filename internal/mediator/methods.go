@@ -32,6 +32,8 @@ type method struct {
 	// known are the members of params that are decided on, and that reach the server as
 	// the ticket says. Others pass as they are, and none that differs from these in case.
 	known []string
+	// needs points to what a server must have declared to be asked; "" asks any.
+	needs string
 	// shown is the kind of list that the method returns; "" for other results.
 	shown string
 }
@@ -51,11 +53,11 @@ var methods = [...]method{
 	{name: "resources/templates/list", eras: inBoth, place: placeAll, shown: "resourceTemplates"},
 
 	{name: "tools/call", eras: inBoth, place: placeName, known: []string{"name", "arguments"}},
-	{name: "prompts/get", eras: inBoth, place: placeName, known: []string{"name", "arguments"}},
-	{name: "resources/read", eras: inBoth, place: placeURI, known: []string{"uri"}},
+	{name: "prompts/get", eras: inBoth, place: placeName, known: []string{"name", "arguments"}, needs: "/prompts"},
+	{name: "resources/read", eras: inBoth, place: placeURI, known: []string{"uri"}, needs: "/resources"},
 	{name: "resources/subscribe", eras: inSessions, place: placeURI, known: []string{"uri"}},
 	{name: "resources/unsubscribe", eras: inSessions, place: placeURI, known: []string{"uri"}},
-	{name: "completion/complete", eras: inBoth, place: placeRef, known: []string{"ref", "argument", "context"}},
+	{name: "completion/complete", eras: inBoth, place: placeRef, known: []string{"ref", "argument", "context"}, needs: "/completions"},
 	{name: "logging/setLevel", eras: inSessions, place: placeLevels, known: []string{"level"}},
 
 	{name: "tasks/get", eras: inBoth, place: placeTask, known: []string{"taskId"}},

@@ -1,0 +1,268 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+)
+
+// Text for a server whose request was not granted. It says nothing of policies.
+var errNotGranted = errors.New("the client does not grant it")
+
+// A call is the asker of its server.
+var _ asker = (*call)(nil)
+
+func (c *call) connection() any { return c.f.connection() }
+func (c *call) offers() []byte  { return c.f.offers(c.m) }
+func (c *call) passes() bool    { return c.f.passes(c.m) }
+
+// asked has a request of the server decided, puts it to the client as the ticket says, and
+// returns what the Decider leaves of the client's result.
+func (c *call) asked(ctx context.Context, method string, params []byte) ([]byte, error) {
+	t, err := c.grant(ctx, method, params)
+	if err != nil {
+		return nil, err
+	}
+	result, err := c.f.ask(ctx, c.m, method, t.Bytes)
+	o := act.Outcome{Body: result}
+	if err != nil {
+		o = act.Outcome{Error: err.Error()}
+	}
+	r, ferr := c.f.m.finish(ctx, t, o)
+	switch {
+	case err != nil:
+		return nil, err
+	case ferr != nil || len(r.Body) == 0 || r.Body[0] != '{':
+		return nil, errNotGranted
+	}
+	return r.Body, nil
+}
+
+// grant decides a request of the server.
+func (c *call) grant(ctx context.Context, method string, params []byte) (act.Ticket, error) {
+	if err := checkAsk(method, params); err != nil {
+		return act.Ticket{}, err
+	}
+	t, err := c.f.m.decide(ctx, c.s.cfg.Name+"."+method, params)
+	if err != nil || t.Verdict != act.Allow {
+		return act.Ticket{}, errNotGranted
+	}
+	if len(t.Bytes) == 0 {
+		t.Bytes = params
+	}
+	return t, nil
+}
+
+// checkAsk refuses what no person can agree to: an address to open that is not https, or of
+// this machine.
+func checkAsk(method string, params []byte) error {
+	v, ok, err := strictjson.Find(params, "/url")
+	if method != askElicitation || err == nil && !ok {
+		return nil
+	}
+	text, terr := v.Text()
+	plain := strings.HasPrefix(text, "http://127.0.0.1:") || strings.HasPrefix(text, "http://localhost:")
+	if err != nil || terr != nil || !strings.HasPrefix(text, "https://") && !plain {
+		return errors.New("an address to open begins with https://")
+	}
+	return nil
+}
+
+// mayAsk returns what servers may ask of clients, as far as the Decider might ever allow it.
+func (m *Mediator) mayAsk(ctx context.Context) []string {
+	list := []byte(`{"asks":["` + strings.Join(asks, `","`) + `"]}`)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var may []string
+	for _, s := range m.servers {
+		all.Go(func() {
+			body, err := s.decideList(ctx, s.cfg.Name+".asks/list", list, []byte(`{}`))
+			granted, verr := strictjson.Values(body, "/asks/*")
+			if err != nil || verr != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, v := range granted {
+				if text, err := v.Text(); err == nil && slices.Contains(asks, text) && !slices.Contains(may, text) {
+					may = append(may, text)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return may
+}
+
+// Where both sides have the era of requests, a result that asks for input goes through to
+// the client, which asks again with the responses. Between the two, what was granted is
+// kept here. Its handle stands before the state of the server in the requestState that the
+// client gets, which is sealed on its way out and opened on its way in.
+
+// A passed is what a server asked in one result, granted.
+type passed struct {
+	who     string
+	tickets map[string]act.Ticket // by the key of the question
+	state   []byte                // of the server, a JSON string; nil if it gave none
+	timer   *time.Timer
+}
+
+// maxPassed bounds results that wait for their client, of all clients.
+const maxPassed = 1024
+
+// pass has decided what a result asks for, if it does, and returns what the client reads.
+func (c *call) pass(ctx context.Context, body []byte) ([]byte, error) {
+	if !wantsInput(body) {
+		return body, nil
+	}
+	if !c.passes() {
+		return nil, errors.New("the server wants input that it cannot get here")
+	}
+	kept := &passed{who: c.f.who, tickets: map[string]act.Ticket{}}
+	edits, err := c.grantAll(ctx, body, kept)
+	if err == nil {
+		var handle string
+		if handle, err = c.f.m.keepPassed(kept); err == nil {
+			edits = append(edits, kept.mark(body, handle))
+			body, err = strictjson.Splice(body, edits)
+		}
+	}
+	if err != nil {
+		c.f.m.drop(kept, err)
+		return nil, err
+	}
+	return body, nil
+}
+
+// mark is the edit that puts the handle into the state that the client gets.
+func (p *passed) mark(body []byte, handle string) strictjson.Edit {
+	if v, ok, err := strictjson.Find(body, "/requestState"); err == nil && ok {
+		p.state = v.Raw
+		return strictjson.Edit{Start: v.Start, End: v.End, New: quote(handle)}
+	}
+	return strictjson.Edit{Start: 1, End: 1, New: append(append([]byte(`"requestState":`), quote(handle)...), ',')}
+}
+
+// grantAll decides each thing that a result asks for. The edits put in its place what the
+// client may be shown of it.
+func (c *call) grantAll(ctx context.Context, body []byte, kept *passed) ([]strictjson.Edit, error) {
+	v, ok, err := strictjson.Find(body, "/inputRequests")
+	if err != nil || !ok {
+		return nil, err
+	}
+	wanted, err := strictjson.Members(v.Raw, strictjson.Limits{Depth: resultDepth})
+	if err == nil && len(wanted) > maxInputs {
+		err = fmt.Errorf("it wants %d things at once, at most %d", len(wanted), maxInputs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var edits []strictjson.Edit
+	for _, w := range wanted {
+		entry := v.Raw[w.Start:w.End]
+		method, _, err := strictjson.Find(entry, "/method")
+		name, terr := method.Text()
+		if err != nil || terr != nil || !slices.Contains(asks, name) {
+			return nil, errors.New("the server wants input of an unknown kind: " + clip(string(method.Raw)))
+		}
+		if _, can, err := strictjson.Find(c.offers(), "/"+capabilityFor[name]); err != nil || !can {
+			return nil, fmt.Errorf("the server wants %s: %w", name, errIncapable)
+		}
+		params, given, err := strictjson.Find(entry, "/params")
+		if !given {
+			params.Raw = []byte(`{}`)
+		}
+		var t act.Ticket
+		if err == nil {
+			t, err = c.grant(ctx, name, params.Raw)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the server wants %s, which is denied", name)
+		}
+		kept.tickets[w.Name] = t
+		if given {
+			at := v.Start + w.Start
+			edits = append(edits, strictjson.Edit{Start: at + params.Start, End: at + params.End, New: t.Bytes})
+		}
+	}
+	return edits, nil
+}
+
+// goOn returns m as it is to reach the server: with what the Decider leaves of the responses
+// to what the server asked, and none to what it did not ask.
+func (f *front) goOn(ctx context.Context, m message) (message, error) {
+	if !f.passes(m) || !m.params.ok() {
+		return m, nil
+	}
+	state, marked, err := strictjson.Find(m.params.of(m.raw), "/requestState")
+	if err != nil {
+		return m, err
+	}
+	given, responds, err := strictjson.Find(m.params.of(m.raw), "/inputResponses")
+	if err != nil || !marked && !responds {
+		return m, err
+	}
+	handle, _ := state.Text()
+	kept := f.m.takePassed(handle, f.who)
+	if kept == nil {
+		if m, err = m.without("inputResponses"); err == nil {
+			m, err = m.without("requestState")
+		}
+		return m, err
+	}
+	var replies []byte
+	if responds {
+		replies, err = f.replies(ctx, kept, given.Raw)
+	}
+	f.m.drop(kept, errors.New("the client came back without it"))
+	if err != nil {
+		return m, err
+	}
+	if responds {
+		at := m.params.start
+		if m, err = m.edited(strictjson.Edit{Start: at + given.Start, End: at + given.End, New: replies}); err != nil {
+			return m, err
+		}
+	}
+	if kept.state == nil {
+		return m.without("requestState")
+	}
+	if state, _, err = strictjson.Find(m.params.of(m.raw), "/requestState"); err != nil {
+		return m, err
+	}
+	at := m.params.start
+	return m.edited(strictjson.Edit{Start: at + state.Start, End: at + state.End, New: kept.state})
+}
+
+// replies finishes what was granted with the responses of the client, and returns what is
+// left of them.
+func (f *front) replies(ctx context.Context, kept *passed, responses []byte) ([]byte, error) {
+	members, err := strictjson.Members(responses, strictjson.Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("inputResponses: %w", err)
+	}
+	out := []byte{'{'}
+	for _, v := range members {
+		t, ok := kept.tickets[v.Name]
+		if !ok {
+			continue
+		}
+		delete(kept.tickets, v.Name)
+		r, err := f.m.finish(ctx, t, act.Outcome{Body: responses[v.Start:v.End]})
+		if err != nil || len(r.Body) == 0 {
+			return nil, errWithheld
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, quote(v.Name)...), ':'), r.Body...)
+	}
+	return append(out, '}'), nil
+}
