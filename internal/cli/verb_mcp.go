@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +28,7 @@ import (
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/unboxed"
+	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
 )
@@ -96,7 +99,9 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	if on != nil {
 		err = on.serve(running, s, o.mediator, log)
 	} else {
-		err = o.mediator.Run(running, s.in, s.out)
+		in, done := oneAtATime(s.in)
+		err = o.mediator.Run(running, in, s.out)
+		done()
 	}
 	<-tried
 	var unboxable *exitError
@@ -107,6 +112,22 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 		return &exitError{code: codeInterrupted}
 	}
 	return err
+}
+
+// oneAtATime prepares this process for passing messages between streams: a message
+// wakes one thread of it, the one that does all that there is to do. in is the standard
+// input as it is to be read until done.
+func oneAtATime(in io.Reader) (polled io.Reader, done func()) {
+	// More would be woken by each message, and find nothing to do.
+	procs := runtime.GOMAXPROCS(1)
+	free := func() {}
+	if f, ok := in.(*os.File); ok {
+		in, free = ipc.Polled(f, os.Stdout, os.Stderr)
+	}
+	return in, func() {
+		free()
+		runtime.GOMAXPROCS(procs)
+	}
 }
 
 // endOf is nil for an end that the client, or a person, wanted.
