@@ -373,6 +373,42 @@ func forge(b []byte, l *Ledger) []byte {
 	return b
 }
 
+// TestEarlierUse loses what was written last to one segment, and not what came after it
+// in the other. That has no place then, and never gets one: not even when the ledger has
+// grown to where it would go on.
+func TestEarlierUse(t *testing.T) {
+	w := fragile(t, t.TempDir(), minSegment)
+	note := Entry{"s", "note", []byte(`{"x":"` + strings.Repeat("x", 500) + `"}`)}
+	for w.journal.active == 0 || w.journal.segs[1].used < 2000 {
+		w.append(t, false, note)
+	}
+	dir := w.crash(t, nil)
+	path := filepath.Join(dir, journalName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(b[journalHead+minSegment-1500 : journalHead+minSegment])
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The crash was before anything was moved, but for the first entry.
+	if err := os.Truncate(filepath.Join(dir, databaseFile+"-wal"), int64(w.log)); err != nil {
+		t.Fatal(err)
+	}
+	left := verifyDir(t, dir)
+	if left.Status == Invalid || left.Entries >= w.journal.segs[0].end || left.Entries < 2 {
+		t.Fatalf("%+v of %d", left, w.journal.segs[0].end)
+	}
+	again := fragile(t, dir, 0)
+	again.settling.Lock() // nothing is moved
+	for again.head.size < w.journal.segs[0].end+1 {
+		again.append(t, false, note)
+	}
+	again.settling.Unlock()
+	intact(t, again.crash(t, nil), again.written)
+}
+
 // TestClosedJournalIsEmpty closes a ledger, and opens one that has no journal yet.
 func TestClosedJournalIsEmpty(t *testing.T) {
 	dir := sampleDir(t, 300)
