@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 
 	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
 )
 
@@ -33,6 +36,26 @@ func dial(ctx context.Context, home string, start func(context.Context) error) (
 		return nil, &exitError{code: codeFailed, err: err, hint: `end the older one with "ringfence engine stop"`}
 	}
 	return c, err
+}
+
+// connectTo is connect to the engine of another user, which listens at socket and lets
+// this user answer there. Who that user is, is said.
+func connectTo(s *streams, socket string) func(context.Context) (*api.Client, error) {
+	return func(ctx context.Context) (*api.Client, error) {
+		told := ""
+		c, err := api.Connect(ctx, api.Options{Dial: func(ctx context.Context) (net.Conn, error) {
+			conn, peer, err := ipc.DialOther(ctx, socket)
+			if err == nil && peer.HasUID && told == "" {
+				told = paths.UserName(peer.UID)
+				s.say("questions of %s", told)
+			}
+			return conn, err
+		}})
+		if errors.Is(err, api.ErrNotRunning) && told != "" {
+			err = &exitError{code: codeDenied, err: fmt.Errorf("%s does not take answers of this user", told), hint: `it is for those whom "approvers" in the config.json of ` + told + " names"}
+		}
+		return c, err
+	}
 }
 
 // with runs f with a client and closes it.

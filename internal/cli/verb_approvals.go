@@ -18,16 +18,31 @@ func newApprovals(s *streams) *cobra.Command {
 		Long: "Calls that need a person wait here. An answer is for exactly the call that is\n" +
 			"shown, once. Whoever waits cannot approve: answer from another terminal.",
 	}
-	c.AddCommand(newApprovalsList(s), newApprovalsShow(s), newAnswer(s, true), newAnswer(s, false), newApprovalsWatch(s))
+	d := &desks{s: s}
+	c.PersistentFlags().StringVar(&d.socket, "at", "", "answer at `SOCKET`, where another user lets approvers answer (approvals.socket in that user's config.json)")
+	c.AddCommand(newApprovalsList(s, d), newApprovalsShow(s, d), newAnswer(s, d, true), newAnswer(s, d, false), newApprovalsWatch(s, d))
 	return c
 }
 
-func newApprovalsList(s *streams) *cobra.Command {
+// desks is where questions are answered: at the engine of this home, or at a socket.
+type desks struct {
+	s      *streams
+	socket string
+}
+
+func (d *desks) connect(ctx context.Context) (*api.Client, error) {
+	if d.socket == "" {
+		return connect(ctx)
+	}
+	return connectTo(d.s, d.socket)(ctx)
+}
+
+func newApprovalsList(s *streams, d *desks) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the questions that wait",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return with(c.Context(), connect, func(e *api.Client) error {
+			return with(c.Context(), d.connect, func(e *api.Client) error {
 				qs, err := e.Questions(c.Context())
 				if err != nil {
 					return err
@@ -50,13 +65,13 @@ func newApprovalsList(s *streams) *cobra.Command {
 	}
 }
 
-func newApprovalsShow(s *streams) *cobra.Command {
+func newApprovalsShow(s *streams, d *desks) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one question whole",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return with(c.Context(), connect, func(e *api.Client) error {
+			return with(c.Context(), d.connect, func(e *api.Client) error {
 				q, err := e.Question(c.Context(), args[0])
 				if err != nil {
 					return err
@@ -68,7 +83,7 @@ func newApprovalsShow(s *streams) *cobra.Command {
 }
 
 // newAnswer is "approve" and "deny".
-func newAnswer(s *streams, yes bool) *cobra.Command {
+func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 	use, short, past := "deny ID", "Say no", "Denied.\n"
 	if yes {
 		use, short, past = "approve ID", "Say yes to exactly what is shown, once", "Approved.\n"
@@ -80,7 +95,7 @@ func newAnswer(s *streams, yes bool) *cobra.Command {
 		Args:        cobra.ExactArgs(1),
 		Annotations: exits(status{codeDenied, "this person may not answer that question"}),
 		RunE: func(c *cobra.Command, args []string) error {
-			return with(c.Context(), connect, func(e *api.Client) error {
+			return with(c.Context(), d.connect, func(e *api.Client) error {
 				q, err := e.Question(c.Context(), args[0])
 				if err != nil {
 					return err
@@ -132,12 +147,12 @@ func stillWanted(ctx context.Context, e *api.Client, id string, mark uint64) str
 	return ""
 }
 
-func newApprovalsWatch(s *streams) *cobra.Command {
+func newApprovalsWatch(s *streams, d *desks) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch",
 		Short: "Show questions as they come, until interrupted",
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := with(c.Context(), connect, func(e *api.Client) error {
+			err := with(c.Context(), d.connect, func(e *api.Client) error {
 				return watch(c.Context(), s, e)
 			})
 			if interrupted(c.Context()) { // it has no other end

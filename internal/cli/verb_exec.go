@@ -172,7 +172,7 @@ func (f *execFlags) boxError(err error, never bool) error {
 	case errors.As(err, &denied) && denied.Ticket.Code == act.CodeNotFound:
 		return &exitError{code: codeNotFound, err: err}
 	case errors.As(err, &denied):
-		return &exitError{code: codeNotRun, err: err, hint: f.denialHint(denied.Ticket.Code, never)}
+		return &exitError{code: codeNotRun, err: err, hint: f.denialHint(denied.Ticket.Code, never, !strings.Contains(denied.Ticket.Reason, "Nobody was asked:"))}
 	case errors.Is(err, api.ErrUndecided):
 		return &exitError{code: codeNotRun, err: err, hint: "nothing was run; try again"}
 	case errors.Is(err, sandbox.ErrNotFound):
@@ -183,14 +183,15 @@ func (f *execFlags) boxError(err error, never bool) error {
 	return err
 }
 
-// denialHint says what the person who typed the command can do about a denial.
-func (f *execFlags) denialHint(code act.Code, never bool) string {
+// denialHint says what the person who typed the command can do about a denial. waited
+// says that somebody could have answered, or nobody may be asked.
+func (f *execFlags) denialHint(code act.Code, never, waited bool) string {
 	switch {
 	case code == act.CodePolicy && f.policy == "":
 		return "the default constitution applies: \"ringfence policy show\" prints it, --policy DIR names another"
 	case code == act.CodePolicy:
 		return fmt.Sprintf("\"ringfence policy show --policy %s\" prints what applies, clause by clause", f.policy)
-	case code != act.CodeNoAnswer:
+	case code != act.CodeNoAnswer || !waited:
 		return ""
 	case never && f.ask != api.AskNever:
 		return "the configuration says that nobody is asked (ask.never)"

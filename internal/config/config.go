@@ -43,6 +43,10 @@ type Config struct {
 	// Approvers maps a person, by user name or decimal user id, to roles. In the
 	// file it is the other way round. Default: nobody has a role.
 	Approvers map[string][]string
+	// GuestSocket is where approvers who are other users answer, "" if nowhere: an
+	// absolute path outside the home, in a directory that they can enter and only this
+	// user can write to.
+	GuestSocket string
 	// Idle is how long the engine stays without a session: 0 s to 24 h. Default
 	// 10 min.
 	Idle time.Duration
@@ -104,6 +108,7 @@ const maxFile = 1 << 20 // bytes
 type file struct {
 	Ask       *ask                `json:"ask"`
 	Approvers map[string][]string `json:"approvers"` // role → names
+	Approvals *approvals          `json:"approvals"`
 	Idle      *seconds            `json:"idle"`
 	Policies  *policies           `json:"policies"`
 	Box       *box                `json:"box"`
@@ -113,6 +118,10 @@ type file struct {
 type ask struct {
 	Seconds *int  `json:"seconds"`
 	Never   *bool `json:"never"`
+}
+
+type approvals struct {
+	Socket *string `json:"socket"`
 }
 
 type seconds struct {

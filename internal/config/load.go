@@ -35,6 +35,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 	return errors.Join(
 		l.ask(f.Ask, env),
 		l.approvers(f.Approvers),
+		l.guests(f.Approvals),
 		l.idle(f.Idle),
 		l.policies(f.Policies),
 		l.box(f.Box, env),
@@ -88,6 +89,31 @@ func (l *loader) approvers(roles map[string][]string) error {
 		text = append(text, role+": "+strings.Join(roles[role], ", "))
 	}
 	l.settings = append(l.settings, l.setting("approvers", strings.Join(text, "; "), roles != nil))
+	return nil
+}
+
+// maxSocket is how long the name of a socket can be everywhere (sun_path of unix(7)),
+// without the zero byte.
+const maxSocket = 103
+
+func (l *loader) guests(a *approvals) error {
+	const key = "approvals.socket"
+	if a == nil || a.Socket == nil {
+		l.settings = append(l.settings, l.setting(key, "", false))
+		return nil
+	}
+	path := *a.Socket
+	switch {
+	case path == "":
+	case !filepath.IsAbs(path) || filepath.Clean(path) != path:
+		return l.invalid(pointer(key), "%q is not an absolute path", path)
+	case len(path) > maxSocket:
+		return l.invalid(pointer(key), "the path of a socket has at most %d bytes, and this one %d", maxSocket, len(path))
+	case path == l.home || strings.HasPrefix(path, l.home+"/"):
+		return l.invalid(pointer(key), "%q is in the home of ringfence, which other users cannot enter: name a directory beside it", path)
+	}
+	l.config.GuestSocket = path
+	l.settings = append(l.settings, l.setting(key, path, true))
 	return nil
 }
 

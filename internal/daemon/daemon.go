@@ -100,6 +100,7 @@ type Engine struct {
 	lists    *lists
 	gate     *gate.Gate
 	server   *api.Server
+	people   []desk.Person // who can answer
 	stop     context.CancelCauseFunc
 	done     <-chan struct{} // closed when the engine is to stop
 
@@ -152,6 +153,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("listening for clients: %w", err), e.close())
 	}
+	guests, err := admitGuests(e.conf, e.people)
+	if err != nil {
+		return errors.Join(err, l.Close(), e.close())
+	}
 	if o.Ready != nil {
 		o.Ready()
 	}
@@ -167,6 +172,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		e.server.Drain(drainTime)
 		left(context.Cause(ctx))
 	})
+	if guests != nil {
+		e.work.Go(func() { e.serveGuests(serving, guests) })
+	}
 	err = e.server.Serve(serving, l)
 	stop(nil)
 	e.work.Wait()
@@ -232,9 +240,11 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, unopened(err)
 	}
-	e.desk = desk.New(desk.Options{Roles: conf.Approvers, People: 1, Wait: conf.AskWait, Now: o.Now})
+	people, more := peopleOf(conf)
+	e.people = people
+	e.desk = desk.New(desk.Options{Roles: conf.Approvers, People: e.people, Wait: conf.AskWait, Now: o.Now})
 	e.gate = gate.New(gate.Options{
-		Runs: e.gateRun, Ledger: e.ledger, Desk: deskFace{e.desk, o.Now}, Pins: e.pins,
+		Runs: e.gateRun, Ledger: e.ledger, Desk: deskFace{e.desk, o.Now, more}, Pins: e.pins,
 		Inspect: &inspect.Inspector{}, Now: o.Now, Digest: digest,
 	})
 	e.server = api.NewServer(e, api.ServerOptions{Home: o.Home, Program: o.Program})

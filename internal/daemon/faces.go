@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type deskFace struct {
 	desk *desk.Desk
 	now  func() time.Time
+	more string // what lets more people answer
 }
 
 var _ gate.Desk = deskFace{}
@@ -50,11 +52,18 @@ func (f deskFace) Ask(ctx context.Context, q gate.Question) (gate.Answer, error)
 	case errors.Is(err, desk.ErrNoAnswer):
 		out.Code = act.CodeNoAnswer
 		return out, nil
+	case errors.Is(err, desk.ErrQuorum):
+		return out, fmt.Errorf("%w: %s; %s", gate.ErrNotAsked, said(err), f.more)
+	case errors.Is(err, desk.ErrCrowded), errors.Is(err, desk.ErrTooLarge):
+		return out, fmt.Errorf("%w: %s", gate.ErrNotAsked, said(err))
 	case err != nil:
 		return out, err
 	}
 	return out, nil
 }
+
+// said is what err says after what was being done, which the reader knows.
+func said(err error) string { return strings.TrimPrefix(err.Error(), "asking a person: ") }
 
 // Consume uses the approval up.
 func (f deskFace) Consume(a gate.Answer, digest [32]byte) error {
@@ -78,18 +87,28 @@ func digest(b gate.Bound) [32]byte {
 }
 
 // Questions returns the open questions.
-func (e *Engine) Questions(context.Context, api.Caller) ([]api.Question, error) {
+func (e *Engine) Questions(_ context.Context, c api.Caller) ([]api.Question, error) {
 	open := e.desk.List()
-	out := make([]api.Question, len(open))
-	for i, q := range open {
-		out[i] = question(q)
+	out := make([]api.Question, 0, len(open))
+	for _, q := range open {
+		if e.concerns(c, q) {
+			out = append(out, question(q))
+		}
 	}
 	return out, nil
 }
 
+// concerns reports whether the person at the other end is shown q.
+func (e *Engine) concerns(c api.Caller, q desk.Question) bool {
+	return !c.Guest || e.desk.Concerns(q, identity(c.Peer))
+}
+
 // Question returns one open question.
-func (e *Engine) Question(_ context.Context, _ api.Caller, id string) (api.Question, error) {
+func (e *Engine) Question(_ context.Context, c api.Caller, id string) (api.Question, error) {
 	q, err := e.desk.Get(id)
+	if err == nil && !e.concerns(c, q) {
+		err = desk.ErrGone
+	}
 	if err != nil {
 		return api.Question{}, api.Errorf(api.CodeNotFound, "%v", err)
 	}
@@ -119,12 +138,15 @@ func (e *Engine) AnswerQuestion(ctx context.Context, c api.Caller, id string, ch
 const entryAttempt = "answer-refused"
 
 // WatchQuestions sends what happens at the desk until ctx ends.
-func (e *Engine) WatchQuestions(ctx context.Context, _ api.Caller, send func(api.QuestionEvent) error) error {
+func (e *Engine) WatchQuestions(ctx context.Context, c api.Caller, send func(api.QuestionEvent) error) error {
 	events, err := e.desk.Watch(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeBusy, "watching the desk: %v", err)
 	}
 	for ev := range events {
+		if !e.concerns(c, ev.Question) {
+			continue
+		}
 		if err := send(api.QuestionEvent{Kind: string(ev.Kind), Question: question(ev.Question)}); err != nil {
 			return err
 		}

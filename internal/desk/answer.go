@@ -23,6 +23,9 @@ func (d *Desk) Answer(id string, who Identity, choice Choice) error {
 	if !ok {
 		return fmt.Errorf("answering: %w", d.gone(id))
 	}
+	if !d.Concerns(e.q, who) {
+		return fmt.Errorf("answering: %w: %q", ErrGone, Visible(id, 64)) // as if it were not there
+	}
 	now := d.opts.Now()
 	if !choice.Yes {
 		d.refuse(e, Vote{By: who, At: now})
@@ -61,9 +64,9 @@ func (d *Desk) approve(e *entry, who Identity, mark uint64, now time.Time) error
 		}
 		v.SelfNotExcluded = v.SelfNotExcluded || unsure
 	}
-	roles := d.roles(who)
+	roles, guest := d.roles(who), d.guest(who.UID)
 	for _, cl := range e.q.Clauses {
-		if cl.Role == "" || slices.Contains(roles, cl.Role) {
+		if cl.counts(roles, guest) {
 			v.Clauses = append(v.Clauses, cl.ID)
 		}
 	}

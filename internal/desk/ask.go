@@ -13,7 +13,7 @@ import (
 // Ask shows q and waits until it is answered, its deadline passes or ctx ends.
 //
 // A refusal is an Answer without Approved and no error. Errors are ErrNoAnswer,
-// ErrCrowded, ErrTooLarge, ErrClosed, the cause of ctx, or what is wrong with q; with any
+// ErrCrowded, ErrTooLarge, ErrQuorum, ErrClosed, the cause of ctx, or what is wrong with q; with any
 // of them the request is denied. A question with the digest of an open one joins
 // it: it is shown once, and still needs its own yes and its own token.
 func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
@@ -76,11 +76,14 @@ func (d *Desk) bounded(q Question) (Question, error) {
 	for i := range q.Clauses {
 		q.Clauses[i].Have = 0
 		n += len(q.Clauses[i].ID) + len(q.Clauses[i].Text) + len(q.Clauses[i].Role)
+		if err := d.reachable(q.Clauses[i]); err != nil {
+			return q, err
+		}
 	}
 	if n > maxQuestion {
 		return q, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, n, maxQuestion)
 	}
-	q.Asked, q.People = d.opts.Now(), d.opts.People
+	q.Asked = d.opts.Now()
 	if q.Deadline.IsZero() {
 		q.Deadline = q.Asked.Add(d.opts.Wait)
 	}

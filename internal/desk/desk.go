@@ -16,7 +16,8 @@
 //	    controlling terminal is refused; where the machine cannot tell, the answer
 //	    says SelfNotExcluded.
 //	D5  Different people are different user ids, as the kernel tells them of the
-//	    socket, and nothing else. One person counts once a clause.
+//	    socket, and nothing else. One person counts once a clause. A guest counts only
+//	    where somebody else than the user of the engine is meant.
 //	D6  A token is consumed at most once, only for its digest, only before its
 //	    expiry, and only by the desk that made it: none survives a restart.
 //	D7  Memory is bounded for each session and in total.
@@ -42,6 +43,9 @@ var (
 	ErrTooLarge = errors.New("the request is too large for a person to judge")
 	// ErrClosed says that the desk was closed meanwhile: deny.
 	ErrClosed = errors.New("the engine was stopped before anybody had answered: ask again")
+	// ErrQuorum says that fewer people can reach the desk than must approve: deny at
+	// once.
+	ErrQuorum = errors.New("not enough people can answer here")
 	// ErrGone says that no such question is open: it was answered, it expired,
 	// or it never was. List again.
 	ErrGone = errors.New("no such open question")
@@ -66,9 +70,9 @@ type Options struct {
 	// the person holds. Clauses without a role accept anyone who can reach the
 	// desk.
 	Roles map[string][]string
-	// People is how many different people can reach the desk; 0: any number. A
-	// question that needs more says that it cannot be approved.
-	People int
+	// People are those who can reach the desk; nil: anyone. Who needs more is told so at
+	// once.
+	People []Person
 	// Wait is how long a question without a deadline waits. Default 5 minutes.
 	Wait time.Duration
 	// MaxWait caps the deadline of any question. Default 1 hour.
@@ -86,6 +90,15 @@ type Options struct {
 	MaxArgs int
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+}
+
+// A Person is a user of this machine who can reach the desk.
+type Person struct {
+	UID  uint32
+	Name string
+	// Guest says that the engine is another user's. A guest is shown, and answers, only
+	// what asks for a role that the guest has, or for several people of any role.
+	Guest bool
 }
 
 const (

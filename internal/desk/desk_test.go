@@ -198,6 +198,50 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
+// TestGuests is D5: who is no user of the engine counts only where somebody else is
+// meant, and sees nothing else; and nobody waits for people who cannot answer.
+func TestGuests(t *testing.T) {
+	roles := map[string][]string{"alice": {"owner"}, "bob": {"owner"}}
+	both := []Person{{UID: alice.UID, Name: alice.Name}, {UID: bob.UID, Name: bob.Name, Guest: true}}
+	for name, c := range map[string]struct {
+		people  []Person
+		clause  Clause
+		asked   error
+		visible bool // to bob
+	}{
+		"anyone, for the user alone":       {both, Clause{ID: "c1"}, nil, false},
+		"two of any role":                  {both, Clause{ID: "c1", Count: 2}, nil, true},
+		"an owner":                         {both, Clause{ID: "c1", Role: "owner"}, nil, true},
+		"two owners":                       {both, Clause{ID: "c1", Role: "owner", Count: 2}, nil, true},
+		"another role":                     {both, Clause{ID: "c1", Role: "security"}, ErrQuorum, false},
+		"three":                            {both, Clause{ID: "c1", Count: 3}, ErrQuorum, false},
+		"two, and the user alone is there": {both[:1], Clause{ID: "c1", Role: "owner", Count: 2}, ErrQuorum, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := New(Options{Roles: roles, People: c.people})
+			q := ask(1)
+			q.Clauses = []Clause{c.clause}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ch := start(ctx, d, q)
+			synctest.Wait()
+			if c.asked != nil {
+				if got := <-ch; !errors.Is(got.err, c.asked) || got.Approved {
+					t.Errorf("%s: %+v", name, got)
+				}
+				return
+			}
+			q = d.List()[0]
+			if d.Concerns(q, bob) != c.visible || !d.Concerns(q, alice) {
+				t.Errorf("%s: shown to a guest: %v", name, !c.visible)
+			}
+			if err := d.Answer(q.ID, bob, Choice{}); errors.Is(err, ErrGone) == c.visible {
+				t.Errorf("%s: a no of a guest: %v", name, err)
+			}
+		})
+	}
+}
+
 // TestCoalesce is D3: a yes covers what was shown.
 func TestCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

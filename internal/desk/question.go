@@ -83,11 +83,10 @@ type Question struct {
 	// prompts there ([Prompt]): an answer by that very process is the person's in
 	// front of it. Other processes of the same session stay refused.
 	OwnTerminal bool      `json:"own_terminal,omitempty"`
-	People      int       `json:"people,omitempty"` // set by the desk: Options.People
-	Asked       time.Time `json:"asked"`            // set by the desk
-	Deadline    time.Time `json:"deadline"`         // zero: Options.Wait from now; of several calls the earliest
-	Calls       int       `json:"calls"`            // set by the desk: identical calls that wait
-	Mark        uint64    `json:"mark"`             // set by the desk: names exactly these calls, for [Choice.Mark]
+	Asked       time.Time `json:"asked"`    // set by the desk
+	Deadline    time.Time `json:"deadline"` // zero: Options.Wait from now; of several calls the earliest
+	Calls       int       `json:"calls"`    // set by the desk: identical calls that wait
+	Mark        uint64    `json:"mark"`     // set by the desk: names exactly these calls, for [Choice.Mark]
 }
 
 // A Choice is what a person answers. The zero Choice is a no.
@@ -183,14 +182,58 @@ func (c *call) satisfied(clauses []Clause) bool {
 // roles returns the roles of a person. Names and ids are two keys to the same
 // person, so both are looked up. Whom the kernel did not name has no role.
 func (d *Desk) roles(who Identity) []string {
-	if who.PID == 0 || who.UID == NoUID {
+	if who.PID == 0 {
 		return nil
 	}
-	r := slices.Clone(d.opts.Roles[strconv.FormatUint(uint64(who.UID), 10)])
-	if who.Name != "" {
-		r = append(r, d.opts.Roles[who.Name]...)
+	return d.rolesOf(who.UID, who.Name)
+}
+
+func (d *Desk) rolesOf(uid uint32, name string) []string {
+	if uid == NoUID {
+		return nil
+	}
+	r := slices.Clone(d.opts.Roles[strconv.FormatUint(uint64(uid), 10)])
+	if name != "" {
+		r = append(r, d.opts.Roles[name]...)
 	}
 	return r
+}
+
+// guest reports whether uid is one of a guest.
+func (d *Desk) guest(uid uint32) bool {
+	return slices.ContainsFunc(d.opts.People, func(p Person) bool { return p.Guest && p.UID == uid })
+}
+
+// counts reports whether a yes of somebody with these roles counts for cl.
+func (cl *Clause) counts(roles []string, guest bool) bool {
+	if cl.Role == "" {
+		return !guest || cl.Count > 1 && len(roles) > 0
+	}
+	return slices.Contains(roles, cl.Role)
+}
+
+// Concerns reports whether q is shown to who: to a guest only if a yes of his counts.
+func (d *Desk) Concerns(q Question, who Identity) bool {
+	roles := d.roles(who)
+	return !d.guest(who.UID) || slices.ContainsFunc(q.Clauses, func(cl Clause) bool { return cl.counts(roles, true) })
+}
+
+// reachable says what stands in the way of a quorum for cl: nil if enough people can
+// answer.
+func (d *Desk) reachable(cl Clause) error {
+	if d.opts.People == nil {
+		return nil
+	}
+	n := 0
+	for _, p := range d.opts.People {
+		if cl.counts(d.rolesOf(p.UID, p.Name), p.Guest) {
+			n++
+		}
+	}
+	if n >= max(cl.Count, 1) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s %s, and %s can", ErrQuorum, Visible(cl.ID, maxName), quorum(cl), counted(n, "such user"))
 }
 
 // List returns the open questions, oldest first.

@@ -46,9 +46,6 @@ func Render(q Question) string {
 	for _, c := range q.Clauses {
 		line("           %s  %s", Visible(c.ID, maxName), Visible(c.Text, maxLine))
 		line("               %s", quorum(c))
-		if q.People > 0 && c.Count > q.People {
-			line("               this cannot be approved: %s can answer here", counted(q.People, "user"))
-		}
 	}
 	if q.Calls > 1 {
 		line("  calls    %d identical calls wait", q.Calls)

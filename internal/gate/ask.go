@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/waits"
@@ -28,6 +29,10 @@ func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 		Effects: d.res.Effects, Arguments: d.res.Bytes, Asked: ask.Ask, Digest: digest,
 		Wait: d.run.Ask.Wait, Asker: d.run.Ask.Asker(),
 	})
+	if errors.Is(err, ErrNotAsked) {
+		d.answer = &Answer{ID: a.ID, Code: act.CodeNoAnswer, Note: err.Error()}
+		return &refusal{code: act.CodeNoAnswer, rules: ask.Rules, reason: ask.Reason + " " + sentence(err.Error())}
+	}
 	if err != nil {
 		a = Answer{ID: a.ID, Code: act.CodeNoAnswer, Note: err.Error()}
 		if errors.Is(err, context.Canceled) {
@@ -40,6 +45,13 @@ func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 	}
 	return d.again(g)
 }
+
+// ErrNotAsked is wrapped by an error of [Desk.Ask] that says why nobody was asked, for
+// people.
+var ErrNotAsked = errors.New("nobody was asked")
+
+// sentence is text as a sentence of its own.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 func (g *Gate) asksNobody(d *draft) bool { return d.run.Ask.Never || g.o.Desk == nil }
 

@@ -41,7 +41,8 @@ type (
 	Recorder interface {
 		Append(ctx context.Context, durable bool, entries ...ledger.Entry) ([]ledger.Ref, error)
 	}
-	// A Desk puts a question to people and waits.
+	// A Desk puts a question to people and waits. An error that is [ErrNotAsked] says
+	// that nobody was.
 	Desk interface {
 		Ask(ctx context.Context, q Question) (Answer, error)
 		// Consume uses up the approval of a; it succeeds at most once, and only

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,10 @@ func TestRefusals(t *testing.T) {
 		{"a no", func(b *bench) { b.run.Policy = asks("c1"); b.people.answer = Answer{Code: act.CodeRefused} }, read("a"), act.CodeRefused, "said no"},
 		{"no answer", func(b *bench) { b.run.Policy = asks("c1"); b.people.answer = Answer{Note: "busy"} }, read("a"), act.CodeNoAnswer, "(busy)"},
 		{"desk fails", func(b *bench) { b.run.Policy = asks("c1"); b.people.err = errFull }, read("a"), act.CodeNoAnswer, "disk full"},
+		{"not asked", func(b *bench) {
+			b.run.Policy = asks("c1")
+			b.people.err = fmt.Errorf("%w: two are needed", ErrNotAsked)
+		}, read("a"), act.CodeNoAnswer, "needs approval. Nobody was asked: two are needed."},
 		{"cancelled", func(b *bench) { b.run.Policy = asks("c1"); b.people.err = context.Canceled }, read("a"), act.CodeNoAnswer, "cancelled"},
 		{"token used up", func(b *bench) { b.run.Policy = asks("c1"); b.people.spent = errFull }, read("a"), act.CodeNoAnswer, "could not be used"},
 	} {

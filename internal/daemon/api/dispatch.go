@@ -52,6 +52,9 @@ var methods = map[string]method{
 	methodStop:           with(stop),
 }
 
+// guestMethods are the methods of guests.
+var guestMethods = map[string]bool{methodQuestions: true, methodQuestion: true, methodAnswer: true, methodWatch: true}
+
 // with makes a method of a function that takes decoded parameters.
 func with[P any](f func(*request, Handler, P) (result, error)) method {
 	return func(r *request, h Handler) (result, error) {

@@ -13,6 +13,9 @@ import (
 type Caller struct {
 	Conn uint64   // distinguishes connections of this engine; never reused
 	Peer ipc.Peer // as the kernel told when the connection was accepted
+	// Guest says that the engine is another user's: the connection may only see what
+	// waits for that person, and answer it.
+	Guest bool
 }
 
 // A Handler is what the engine does. It is the sum of the parts below, each of

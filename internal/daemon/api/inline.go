@@ -23,7 +23,7 @@ const (
 // inlined returns the method that the reader carries out itself, nil if it is to
 // start a goroutine.
 func (c *serverConn) inlined(h header, body []byte) method {
-	if !c.greeted || len(body) > maxInline || c.in.Buffered() > 0 {
+	if !c.greeted || c.caller.Guest || len(body) > maxInline || c.in.Buffered() > 0 {
 		return nil
 	}
 	var run method

@@ -29,6 +29,10 @@ type ServerOptions struct {
 	// MaxTotal bounds the bodies of the requests of all connections together:
 	// what is scanned takes memory several times. Default 256 MiB.
 	MaxTotal int
+	// Guests says which other users may connect, as guests ([Caller.Guest]), and then
+	// nobody else may: what this user runs in a box could reach a socket that is made for
+	// others. Nil: this user, and no other.
+	Guests func(uid uint32) bool
 	// Refusal, if set, answers every hello: this engine serves nobody.
 	Refusal *Error
 	// Log is told of connections that broke the protocol. Default: nobody is.
@@ -102,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return errors.Join(fmt.Errorf("accepting: %w", err), l.Close())
 		}
 		var place *seat
-		peer, err := admit(nc)
+		peer, err := s.admit(nc)
 		if err == nil {
 			place, err = s.seats.take(nc, peer.PID)
 		}
@@ -168,14 +172,19 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// admit asks the kernel who connects, and refuses other users. Where the kernel
-// does not tell, the mode of the socket and of its directory decide alone.
-func admit(nc net.Conn) (ipc.Peer, error) {
+// admit asks the kernel who connects, and refuses other users, or all but guests. Where
+// the kernel does not tell, the mode of the socket and of its directory decide alone, and
+// nobody is a guest.
+func (s *Server) admit(nc net.Conn) (ipc.Peer, error) {
 	peer, err := ipc.PeerOf(nc)
 	if err != nil {
 		return ipc.Peer{}, err
 	}
-	if peer.HasUID && peer.UID != uint32(os.Geteuid()) {
+	if s.opts.Guests != nil && !peer.HasUID {
+		return ipc.Peer{}, errors.New("this system does not say which user a guest is")
+	}
+	other := peer.HasUID && peer.UID != uint32(os.Geteuid())
+	if guests := s.opts.Guests; other != (guests != nil) || other && !guests(peer.UID) {
 		return ipc.Peer{}, fmt.Errorf("the peer is user %d", peer.UID)
 	}
 	return peer, nil
@@ -191,7 +200,7 @@ func (s *Server) serveConn(ctx context.Context, nc net.Conn, peer ipc.Peer, plac
 	c := &serverConn{
 		server: s,
 		seat:   place,
-		caller: Caller{Conn: s.last.Add(1), Peer: peer},
+		caller: Caller{Conn: s.last.Add(1), Peer: peer, Guest: s.opts.Guests != nil},
 		out:    writer{nc: nc},
 		ctx:    ctx,
 		cancel: cancel,

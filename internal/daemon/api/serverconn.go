@@ -92,6 +92,9 @@ func (c *serverConn) take(h header, body []byte) error {
 		return nil
 	}
 	run, ok := methods[h.Method]
+	if c.caller.Guest && !guestMethods[h.Method] {
+		return c.fail(h.ID, Errorf(CodeRefused, "here questions are shown and answered, and nothing else"))
+	}
 	if !ok {
 		return c.fail(h.ID, Errorf(CodeMethod, "no method %q in this engine (%s)", h.Method, c.server.opts.Program))
 	}

@@ -2,7 +2,8 @@
 // what the kernel says about who is at the other end, the lock that decides who
 // listens, and frames.
 //
-// It knows no messages, and is not for other machines or other users.
+// It knows no messages, and is not for other machines; other users are let in only by
+// [ListenForOthers] and [DialOther].
 //
 // Invariants:
 //
@@ -80,6 +81,22 @@ func (k *Lock) Listen(path string) (*Listener, error) {
 	return &Listener{Listener: l}, nil
 }
 
+// ListenForOthers is [Listen] on a socket that every user can connect to who can enter
+// its directory, which must be there. Who accepts asks [PeerOf] which user that is.
+func ListenForOthers(path string) (*Listener, error) {
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", path, err)
+	}
+	l, err := Listen(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // that is what it is for
+		return nil, errors.Join(fmt.Errorf("listening on %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
 // checkDir makes dir, or refuses one in which others could replace the socket.
 func checkDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -114,6 +131,21 @@ func removeStale(path string) error {
 // ErrStranger marks a socket whose listener runs as another user. Nothing has
 // been sent to it.
 var ErrStranger = errors.New("the socket belongs to another user")
+
+// DialOther connects to the socket at path, whoever listens there, and says who does:
+// nothing may be sent that this user must not have.
+func DialOther(ctx context.Context, path string) (net.Conn, Peer, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, Peer{}, err
+	}
+	peer, err := PeerOf(conn)
+	if err != nil {
+		return nil, Peer{}, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), conn.Close())
+	}
+	return conn, peer, nil
+}
 
 // Dial connects to the Unix socket at path. The error is [ErrStranger] if the
 // kernel says that another user listens there.

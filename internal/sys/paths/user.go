@@ -38,6 +38,20 @@ func UserName(uid uint32) string {
 	return u.Username
 }
 
+// UserID returns the user id that a login name, or a decimal number, means; ok is false
+// if there is no such user.
+func UserID(name string) (uid uint32, ok bool) {
+	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return uint32(n), true
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(n), err == nil
+}
+
 // EngineEnvironment is the whole environment of an engine of home: what finds
 // files and nothing else, so that no secret of the first client reaches it.
 func EngineEnvironment(home string) []string {
