@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,37 @@ func checkAsk(method string, params []byte) error {
 	plain := strings.HasPrefix(text, "http://127.0.0.1:") || strings.HasPrefix(text, "http://localhost:")
 	if err != nil || terr != nil || !strings.HasPrefix(text, "https://") && !plain {
 		return errors.New("an address to open begins with https://")
+	}
+	return nil
+}
+
+// codeRefers is the code of an error that asks the client to open addresses first, from
+// 2025-11-25 on.
+const codeRefers = "-32042"
+
+// refers decides on the addresses that an error object of the server asks the client to
+// open, as if it had asked for each.
+func (c *call) refers(ctx context.Context, body []byte) error {
+	if !bytes.Contains(body, []byte("elicitation")) {
+		return nil
+	}
+	code, _, err := strictjson.Find(body, "/code")
+	if err == nil && string(code.Raw) != codeRefers {
+		return nil
+	}
+	wanted, verr := strictjson.Values(body, "/data/elicitations/*")
+	if err = errors.Join(err, verr); err != nil || len(wanted) > maxInputs {
+		return errNotGranted
+	}
+	for _, v := range wanted {
+		t, err := c.grant(ctx, askElicitation, v.Raw)
+		if err != nil {
+			return err
+		}
+		// What comes of it is between the person and that address.
+		if _, err := c.f.m.finish(ctx, t, act.Outcome{Error: "asked in an error"}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -177,6 +177,8 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 		return c.nothing(string(act.CodeEvidence), t, errWithheld.Error())
 	case err != nil:
 		return c.failed(t, err, r.Note)
+	case a.fault && c.refers(ctx, r.Body) != nil:
+		return c.nothing(string(act.CodePolicy), t, "the server wants the client to open an address, which is denied")
 	case a.fault && len(r.Body) > 0 && r.Body[0] == '{':
 		return response(c.m.id(), "error", oneLine(r.Body))
 	case a.fault:
@@ -302,7 +304,11 @@ func (c *call) nothing(code string, t act.Ticket, text string) []byte {
 	}
 	if !c.tool {
 		data := append(append([]byte(`{"ringfence":`), meta...), '}')
-		return response(c.m.id(), "error", faultBody(codeDenied, text, data))
+		kind := codeDenied
+		if code == string(act.CodeUnknown) || code == string(act.CodeInvalid) {
+			kind = codeParams
+		}
+		return response(c.m.id(), "error", faultBody(kind, text, data))
 	}
 	b := append([]byte(`{"content":[{"type":"text","text":`), quote(text)...)
 	b = append(append(b, `}],"isError":true,"_meta":{"ringfence":`...), meta...)
