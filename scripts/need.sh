@@ -123,11 +123,11 @@ fi
 for program in make /usr/bin/python3 tmux sqlite3 perl; do
 	command_or_apt $program "${program##*/}" "a case of the suites of boxes" || true
 done
-if command_or_apt npm npm "test/e2e (real MCP servers, Claude Code)"; then
+if command_or_apt npm npm "test/e2e and test/conformance (real MCP servers, Claude Code, the conformance suite)"; then
 	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then
 		export RINGFENCE_TEST_NODE_DIR
 	else
-		missing+=("the npm packages of test/npm (is the registry in reach?) for test/e2e (real MCP servers, Claude Code)")
+		missing+=("the npm packages of test/npm (is the registry in reach?) for test/e2e and test/conformance")
 	fi
 	if $peers; then
 		if RINGFENCE_TEST_PEERS_DIR=$(peers_dir); then
