@@ -128,6 +128,7 @@ func newRoot(s *streams) *cobra.Command {
 		newVersion(s),
 		newDemo(s),
 		newMCP(s),
+		newServers(s),
 		newRun(s),
 		newExec(s),
 		newReview(s),

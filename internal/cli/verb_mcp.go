@@ -210,7 +210,8 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	if err != nil {
 		return nil, errors.Join(err, done())
 	}
-	return &openedMediator{m, done, probed}, nil
+	stop := answerVerbs(m, session.Opened().Session, log)
+	return &openedMediator{m, func() error { stop(); return done() }, probed}, nil
 }
 
 // probe tries out whether boxes can be built at all, if a server needs one: without

@@ -21,6 +21,7 @@ type server struct {
 	o     *Options
 	slots chan struct{}
 	meter meter
+	log   ring // the end of what all its incarnations wrote to standard error
 
 	// Set by attach, before anything runs.
 	ctx   context.Context //nolint:containedctx // the life of the session, which starts and refreshes outlive calls in
@@ -60,21 +61,11 @@ func newServer(cfg Server, o *Options) *server {
 	if n := cfg.Ringfence.Quota.Concurrent; n > 0 {
 		slots = min(slots, n)
 	}
-	return &server{cfg: cfg, o: o, slots: make(chan struct{}, slots), meter: meter{quota: cfg.Ringfence.Quota}}
+	return &server{cfg: cfg, o: o, slots: make(chan struct{}, slots), meter: meter{quota: cfg.Ringfence.Quota}, log: ring{max: maxLog}}
 }
 
 func (s *server) attach(ctx context.Context, owned *sync.WaitGroup, m *Mediator) {
 	s.ctx, s.owned, s.m = ctx, owned, m
-}
-
-func (s *server) state() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := State{Name: s.cfg.Name, Up: s.link != nil && s.link.up(), Report: s.report}
-	if s.err != nil && !st.Up {
-		st.Error = s.err.Error()
-	}
-	return st
 }
 
 // enter waits until the server may get one more call.
@@ -246,6 +237,7 @@ func (s *server) incarnate() (*link, error) {
 	}
 	log := s.o.Log
 	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))
+	p.Stderr = tee{p.Stderr, &s.log}
 	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh, s.heard)
 	l.meter, l.declares = &s.meter, s.m.declares()
 	if err := s.prepare(ctx, l, p.Report); err != nil {

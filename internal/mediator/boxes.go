@@ -75,6 +75,7 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 		return nil, errors.Join(fmt.Errorf("starting server %s: %w", s.Name, err), ch.Close())
 	}
 	p := process(box)
+	p.Sessions = s.Ringfence.Builtin != "" // ours need not be asked, and say less in each answer
 	if ch != nil {
 		p.Channel = ch
 	}

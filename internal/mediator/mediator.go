@@ -42,6 +42,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringfence/internal/act"
@@ -142,6 +143,7 @@ type Mediator struct {
 	started sync.Once
 	seals   seals
 	meeting *meeting
+	serving atomic.Bool // servers are attached
 
 	ctx   context.Context //nolint:containedctx // while clients are served; set by Serve
 	owned sync.WaitGroup
@@ -227,6 +229,9 @@ func (m *Mediator) serve(parent context.Context, clients func(ctx context.Contex
 	}
 	for _, s := range m.servers {
 		s.attach(ctx, &m.owned, m)
+	}
+	m.serving.Store(true)
+	for _, s := range m.servers {
 		m.owned.Go(func() { _, _ = s.ready(ctx) }) // s keeps the error, and logged it
 	}
 	err := clients(ctx)
@@ -282,21 +287,4 @@ func (m *Mediator) connected() []*front {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.fronts))
-}
-
-// A State is what can be said of a server at one moment.
-type State struct {
-	Name   string
-	Up     bool
-	Report string // of its process: what confines it
-	Error  string // why it is not up, "" if it is or has not been tried
-}
-
-// States returns the state of every server, in the order of the options.
-func (m *Mediator) States() []State {
-	all := make([]State, len(m.servers))
-	for i, s := range m.servers {
-		all[i] = s.state()
-	}
-	return all
 }
