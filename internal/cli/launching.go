@@ -64,9 +64,15 @@ func (s *streams) whenAsked(ctx context.Context, client *api.Client, session str
 	open := map[string]context.CancelFunc{} // by question
 	var work sync.WaitGroup
 	work.Go(func() {
-		err := client.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
+		lost := func() {
+			for id, over := range open {
+				over()
+				delete(open, id)
+			}
+		}
+		err := watchQuestions(ctx, client, lost, func(ev api.QuestionEvent) error {
 			switch id := ev.Question.ID; {
-			case ev.Kind == "asked" && ev.Question.Session == session:
+			case ev.Kind == "asked" && ev.Question.Session == session && open[id] == nil:
 				asked, over := context.WithCancel(ctx)
 				open[id] = over
 				work.Go(func() { f(asked, ev.Question) })

@@ -164,7 +164,8 @@ func newApprovalsWatch(s *streams, d *desks) *cobra.Command {
 }
 
 func watch(ctx context.Context, s *streams, e *api.Client) error {
-	return e.WatchQuestions(ctx, func(ev api.QuestionEvent) error {
+	lost := func() { s.say("the engine has ended; watching the next one") }
+	return watchQuestions(ctx, e, lost, func(ev api.QuestionEvent) error {
 		if s.json {
 			return s.line(ev)
 		}

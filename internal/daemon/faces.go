@@ -151,7 +151,7 @@ func (e *Engine) WatchQuestions(ctx context.Context, c api.Caller, send func(api
 			return err
 		}
 	}
-	return ctx.Err()
+	return api.Errorf(api.CodeStopping, "the engine ends, or who watched has gone")
 }
 
 func question(q desk.Question) api.Question {
