@@ -174,14 +174,18 @@ func (g *Gate) clean(text string) string {
 	return string(g.o.Inspect.Redact([]byte(text), g.o.Inspect.ScanFrom([]byte(text), inspect.Anywhere)))
 }
 
+// unwritable stands for effects that no entry can hold. It is no JSON, so the ledger
+// refuses the entry, and the request is denied.
+const unwritable = "?"
+
 // cleanEffects encodes effects without secrets; as a text if there are too many.
 func (g *Gate) cleanEffects(effects []act.Effect) json.RawMessage {
 	if len(effects) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(effects)
+	raw, err := appendEffects(make([]byte, 0, roomForEntry), effects)
 	if err != nil {
-		return json.RawMessage("?") // no JSON, so the entry is refused
+		return json.RawMessage(unwritable)
 	}
 	return g.o.Inspect.Redact(raw, g.o.Inspect.ScanFrom(raw, inspect.Anywhere))
 }
@@ -197,10 +201,10 @@ func (g *Gate) readable(content []byte) string {
 // entry encodes body. The types above always encode: they hold text, numbers,
 // and the facts of resources, which are text, numbers and booleans.
 func entry(d *draft, kind string, body any) ledger.Entry {
-	data, err := json.Marshal(body)
-	if err != nil {
-		data = nil // refused by the ledger, so the request is denied
+	if c, ok := body.(interface{ canonical() []byte }); ok {
+		return ledger.Entry{Session: d.req.Session, Type: kind, Body: c.canonical()}
 	}
+	data, _ := json.Marshal(body) // none on error: refused by the ledger, so the request is denied
 	return ledger.Entry{Session: d.req.Session, Type: kind, Body: data}
 }
 
