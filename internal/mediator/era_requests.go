@@ -66,7 +66,7 @@ func (e requests) serve(ctx context.Context, f *front, m message, s Stream) {
 		return
 	}
 	if code, text, data := e.check(m); code != 0 {
-		_ = s.Answer(ctx, Answer{Line: response(m.id(), "error", faultBody(code, text, data)), Code: code})
+		_ = s.Answer(ctx, Answer{Line: response(m.id(), "error", faultBody(code, text, data)), Code: code, Malformed: true})
 		return
 	}
 	if len(f.m.o.MayAsk) > 0 {

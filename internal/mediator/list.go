@@ -89,11 +89,11 @@ func (s *server) publish(ctx context.Context, raw []byte) error {
 	}
 	s.mu.Lock()
 	first := s.tools.version == 0
+	news := !sameTools(s.tools.visible, visible)
 	if !bytes.Equal(s.tools.raw, raw) {
 		s.tools.raw = raw
 		s.tools.version++
 	}
-	news := !sameTools(s.tools.visible, visible)
 	s.tools.visible, s.tools.fresh = visible, time.Now().Add(freshFor)
 	s.mu.Unlock()
 	if news && !first {
@@ -343,13 +343,23 @@ func (s *server) refreshLoop(l *link, pause time.Duration) {
 	s.mu.Unlock()
 }
 
-// republish publishes raw unless it is what is known already.
+// republish publishes raw unless it is what is known already, and tells clients in any
+// case: the server said that they should look.
 func (s *server) republish(ctx context.Context, raw []byte) error {
 	s.mu.Lock()
 	same := bytes.Equal(s.tools.raw, raw)
+	visible := s.tools.visible
 	s.mu.Unlock()
-	if same {
-		return nil
+	if !same {
+		if err := s.publish(ctx, raw); err != nil {
+			return err
+		}
 	}
-	return s.publish(ctx, raw)
+	s.mu.Lock()
+	told := !sameTools(s.tools.visible, visible)
+	s.mu.Unlock()
+	if !told { // the server says that there is something, which the client may not see yet
+		s.m.changed("tools")
+	}
+	return nil
 }
