@@ -2,7 +2,9 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -32,6 +34,14 @@ func CanonicalRounded(src []byte) ([]byte, error) {
 }
 
 func canonical(src []byte, accept func([]byte) bool) ([]byte, error) {
+	if out, ok := plainCanonical(src); ok { // its numbers are accepted by both
+		return out, nil
+	}
+	return canonicalAny(src, accept)
+}
+
+// canonicalAny is canonical for texts that are not plain.
+func canonicalAny(src []byte, accept func([]byte) bool) ([]byte, error) {
 	err := scan(src, Limits{}, func(ev event) error {
 		if ev.kind == '0' && !accept(ev.raw) {
 			return refuse(src, ev.start, ErrNumber, clip(string(ev.raw)))
@@ -225,7 +235,11 @@ func (c *canon) text() ([]byte, bool) {
 		return nil, false
 	}
 	start, ascii := c.at, true
-	for c.at < len(c.src) {
+	for {
+		c.at += plainRun(c.src[c.at:])
+		if c.at == len(c.src) {
+			return nil, false
+		}
 		switch b := c.src[c.at]; {
 		case b == '"':
 			inner := c.src[start:c.at]
@@ -240,11 +254,28 @@ func (c *canon) text() ([]byte, bool) {
 		case b < 0x20:
 			return nil, false
 		default:
-			ascii = ascii && b < utf8.RuneSelf
+			ascii = false
 			c.at++
 		}
 	}
-	return nil, false
+}
+
+// plainRun returns how many bytes at the start of b stand for themselves in a string:
+// ASCII, and neither control characters nor quotation marks nor backslashes.
+func plainRun(b []byte) (n int) {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(b)-n >= 8; n += 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		quote, back := x^ones*'"', x^ones*'\\'
+		// The lowest bit is exact: a byte borrows from the next only if it is itself found.
+		if odd := ((x-ones*0x20)&^x | (quote-ones)&^quote | (back-ones)&^back | x) & high; odd != 0 {
+			return n + bits.TrailingZeros64(odd)/8
+		}
+	}
+	for n < len(b) && b[n] >= 0x20 && b[n] < utf8.RuneSelf && b[n] != '"' && b[n] != '\\' {
+		n++
+	}
+	return n
 }
 
 // escapeLen returns the length of the canonical escape at the start of b, 0 if
@@ -297,6 +328,16 @@ func (c *canon) number() bool {
 
 // compareNames orders the insides of two canonical strings by UTF-16 code unit.
 func compareNames(a, b []byte) int {
+	n, i := min(len(a), len(b)), 0
+	for i < n && a[i] == b[i] && a[i] != '\\' {
+		i++
+	}
+	if i == n {
+		return len(a) - len(b)
+	}
+	if x, y := a[i], b[i]; x|y < utf8.RuneSelf && x != '\\' && y != '\\' {
+		return int(x) - int(y)
+	}
 	for len(a) > 0 && len(b) > 0 {
 		x, n := nameRune(a)
 		y, m := nameRune(b)

@@ -56,3 +56,36 @@ func TestPlain(t *testing.T) {
 		}
 	}
 }
+
+// FuzzPlainCanonical: what is written in one pass is what the decoder's way gives.
+func FuzzPlainCanonical(f *testing.F) {
+	for _, name := range []string{"testdata/check.txt", "testdata/canonical.txt", "testdata/members.txt"} {
+		rows(f, name, func(_ int, texts, _ []string) { f.Add([]byte(texts[0])) })
+	}
+	f.Add(entry)
+	f.Add([]byte(` { "b" : [ {"z":1,"\u0061\n":2,"\u20ac":"\u003c\/\u0022","\ud83d\ude00":3} , 5 ] , "a" : {} } `))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		got, ok := plainCanonical(src)
+		want, err := canonicalAny(src, exact)
+		if is := err == nil && string(src) == string(want); is != IsCanonical(src) {
+			t.Fatalf("%q: canonical: %v, not %v", src, !is, is)
+		}
+		if ok && (err != nil || string(got) != string(want)) {
+			t.Fatalf("%q: %q, not %q, %v", src, got, want, err)
+		}
+	})
+}
+
+// TestPlainCanonical: what an encoder writes is not left to the decoder.
+func TestPlainCanonical(t *testing.T) {
+	for _, text := range []string{string(entry), `{"verb":"call","tool":"a.b","args":"{\"x\":\u003c1}","effects":[{"kind":"read","resource":{"type":"Path","text":"/w/ü","facts":{"exists":true}}}],"size":-12}`} {
+		got, ok := plainCanonical([]byte(text))
+		want, err := canonicalAny([]byte(text), exact)
+		if !ok || err != nil || string(got) != string(want) {
+			t.Errorf("%s: %s, %v; want %s, %v", text, got, ok, want, err)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = plainCanonical([]byte(text)) }); n > 2 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
