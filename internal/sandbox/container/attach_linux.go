@@ -20,9 +20,9 @@ func machineRoot() bool {
 }
 
 // attach mounts what p shows once more in the container whose init is pid, over what
-// the engine has mounted: what is mapped with the files of its owner as those of the
-// box's user, and all from the handles that were opened when p was made. The program
-// is not there yet. These mounts are in no namespace but the container's, and end with
+// the engine has mounted: nosuid and nodev, what is mapped with the files of its owner as
+// those of the box's user, and all from the handles that were opened when p was made. The
+// program is not there yet. These mounts are in no namespace but the container's, and end with
 // it.
 func attach(p *plan, pid int) error {
 	owners := map[ids]int{} // user namespaces
@@ -89,6 +89,9 @@ func (m mount) tree(owners int) (int, error) {
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		unix.Close(fd)
+		if !m.mapped {
+			return -1, fmt.Errorf("mounting %s: %w", m.target, err)
+		}
 		return -1, fmt.Errorf("%s belongs to user %d, as whom the container does not run, and its file system does not let owners be mapped: %w; give it to a user (sudo chown -R USER %s), or use the tier native", m.real, m.ids.uid, err, m.real)
 	}
 	return fd, nil

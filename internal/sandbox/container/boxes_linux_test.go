@@ -217,7 +217,7 @@ func runCase(t *testing.T, tier *Tier, c boxCase) {
 	if got := strings.TrimSuffix(string(out.Stdout), "\n"); got != want || out.Exit.String() != c.exit {
 		t.Errorf("%q, %v; want %q, %s; standard error: %s", got, out.Exit, want, c.exit, out.Stderr)
 	}
-	if !out.Report.Complete() || out.Report.Image == "" {
+	if !complete(out.Report) || out.Report.Image == "" {
 		t.Errorf("the report is not complete: %s, image %q", out.Report, out.Report.Image)
 	}
 	for _, l := range c.roots {

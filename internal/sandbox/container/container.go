@@ -19,7 +19,8 @@
 //	    sees the connection close and the box dies; [Tier.Sweep] removes the rest.
 //	K2  Where the init is ours, no byte of the program runs before every layer was
 //	    read back and Confirm agreed, and a layer that is not as it should be is an
-//	    error. Nothing is merely missing.
+//	    error. Nothing is merely missing but nosuid and nodev of mounts, with Docker
+//	    and without the rights of root.
 //	K3  What a path in the container shows is the file that was named: a mount whose
 //	    device and inode differ from those that we opened is an error, and so is one
 //	    that goes away before the program's first instruction. When one goes away
@@ -51,6 +52,8 @@ const Name = "container"
 const (
 	LayerReadOnlyRoot = "read-only-root"
 	LayerMounts       = "mounts" // those of the Spec, with the files they name, and no others
+	// LayerMountOptions is that no set-user-ID program and no device works in them.
+	LayerMountOptions = "mount-options"
 )
 
 // The hidden verbs of [Child].

@@ -104,8 +104,9 @@ func (p *plan) tmpfs(e *engine, image imageAnswer) map[string]string {
 }
 
 // bind adds a mount of a file or tree, without what is mounted beneath it. Podman
-// can be asked for nosuid and nodev; with Docker, no_new_privs and the devices
-// cgroup do the same.
+// can be asked for nosuid and nodev. Docker cannot: not for a bind, and with a volume
+// that is one it forgets them where it may be written. See [attach] and
+// [missingOptions].
 func (h *hostConfig) bind(e *engine, source, target string, readOnly bool) {
 	if e.kind == RuntimePodman {
 		mode := "rw"

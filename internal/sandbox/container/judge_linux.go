@@ -246,7 +246,7 @@ func (j *judge) mounts() {
 		return
 	}
 	at := map[string]mountPoint{}
-	for _, m := range points {
+	for _, m := range points { // of several at one place the last is on top
 		at[m.target] = m
 	}
 	if at["/"].has("ro") {
@@ -255,9 +255,16 @@ func (j *judge) mounts() {
 		j.fail(LayerReadOnlyRoot, "/ is mounted %q", at["/"].options)
 	}
 	known := map[string]bool{}
+	var without []string
 	for i, m := range j.p.mounts {
 		known[m.target] = true
 		j.mount(m, at[m.target], j.paths[i])
+		if point := at[m.target]; !m.denied && !(point.has("nosuid") && point.has("nodev")) {
+			without = append(without, m.target)
+		}
+	}
+	if len(without) > 0 {
+		j.withoutOptions(without)
 	}
 	for target, options := range j.tmpfs {
 		known[target] = true
@@ -279,6 +286,17 @@ func (j *judge) mounts() {
 	if j.p.copy != "" {
 		j.enforced(sandbox.LayerWorkspace+"=copy", j.p.copyEvidence())
 	}
+}
+
+// withoutOptions judges mounts that lack nosuid or nodev.
+func (j *judge) withoutOptions(targets []string) {
+	if j.e.kind != RuntimeDocker || j.p.attached {
+		j.fail(LayerMounts, "%q are not mounted nosuid and nodev", targets)
+		return
+	}
+	j.report.Missing = append(j.report.Missing, LayerMountOptions)
+	j.report.Evidence[LayerMountOptions] = fmt.Sprintf("Docker cannot be asked to mount %q nosuid and nodev, and only root can do it in its place; "+
+		"no-new-privileges and the devices of the container keep what is there from working", targets)
 }
 
 // mount judges one of the plan's.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func soundContainer(t *testing.T, dir string) *judge {
 			"Max open files            64                   64                   files\n" +
 			"Max address space         536870912            536870912            bytes\n",
 		Mounts: "1 0 0:1 / / ro,relatime - overlay overlay rw\n2 1 0:2 / /proc rw - proc proc rw\n" +
-			"3 1 0:3 / /tmp rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw\n4 1 0:4 / /ws ro,relatime - ext4 /dev/x rw\n" +
+			"3 1 0:3 / /tmp rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw\n4 1 0:4 / /ws ro,nosuid,nodev,relatime - ext4 /dev/x rw\n" +
 			"5 1 0:4 / /etc/hostname ro,relatime - ext4 /dev/x rw\n6 1 0:4 / /.ringfence/init ro - ext4 /dev/x rw\n",
 		Net: "Inter-|   Receive\n face |bytes\n    lo:       0\n",
 		NS:  map[string]string{},
@@ -62,6 +63,24 @@ func soundContainer(t *testing.T, dir string) *judge {
 	return &judge{
 		e: &engine{local: true}, p: p, tmpfs: map[string]string{"/tmp": "rw,noexec"},
 		inside: f, outside: f, ours: ours, cg: cg, paths: []pathAccount{{ID: p.mounts[0].id}},
+	}
+}
+
+// TestMountOptions: only Docker, and only where we are not root, is not asked for them, and
+// the report says so.
+func TestMountOptions(t *testing.T) {
+	for _, c := range []struct {
+		kind     Runtime
+		attached bool
+		missing  bool
+	}{{RuntimeDocker, false, true}, {RuntimeDocker, true, false}, {RuntimePodman, false, false}} {
+		j := soundContainer(t, t.TempDir())
+		j.e.kind, j.p.attached = c.kind, c.attached
+		j.outside.Mounts = strings.Replace(j.outside.Mounts, "ro,nosuid,nodev", "ro", 1)
+		r, err := j.verdict()
+		if c.missing != (err == nil && slices.Equal(r.Missing, []string{LayerMountOptions}) && strings.Contains(r.Evidence[LayerMountOptions], "/ws")) {
+			t.Errorf("%v: %s, %v", c, r, err)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 	if err := l.connect(setUp, b.engine, b.id, r); err != nil {
 		return err
 	}
-	if p.mapped {
+	if p.attached {
 		if err := attach(p, l.pid); err != nil {
 			return err
 		}

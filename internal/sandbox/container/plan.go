@@ -25,6 +25,7 @@ type plan struct {
 	limits   limits
 	dir      string
 	mapped   bool // a mount is
+	attached bool // all are mounted once more by us
 	// search are files of the image that the program can be, if it is not where the
 	// Spec says.
 	search []string
@@ -187,6 +188,8 @@ func (p *plan) chooseUser(e *engine) error {
 			n.mapped, n.mount.ids, p.mapped = true, n.ids, true
 		}
 	}
+	// Docker cannot be asked for nosuid and nodev.
+	p.attached = p.mapped || canMap && e.kind == RuntimeDocker && len(p.mounts) > 0
 	return nil
 }
 

@@ -163,6 +163,10 @@ func (e *engine) hearsay(ctx context.Context, id string, body createBody) (sandb
 		}
 		r.Inferred = append(r.Inferred, c.layer)
 	}
+	if e.kind == RuntimeDocker && len(body.HostConfig.Mounts) > 0 {
+		r.Missing = append(r.Missing, LayerMountOptions)
+		r.Evidence[LayerMountOptions] = "Docker cannot be asked for mounts that are nosuid and nodev; no-new-privileges and the devices of the container keep what is there from working"
+	}
 	r.Inferred = append(r.Inferred, sandbox.LayerRlimits)
 	r.Evidence[sandbox.LayerRlimits] = "descriptors, processor time and core dumps; for the address space of each process stands the memory of all"
 	if len(wrong) > 0 {
