@@ -26,8 +26,9 @@ const (
 	journalSegment = 2 << 20 // bytes of each, in a new journal
 	minSegment     = 4 << 10
 	maxSegment     = 64 << 20
-	frameHead      = 40 // bytes before the entries of a frame
-	frameEntry     = 8  // bytes before the leaf of an entry
+	journalPage    = 4096 // bytes that are written at least
+	frameHead      = 40   // bytes before the entries of a frame
+	frameEntry     = 8    // bytes before the leaf of an entry
 	frameAlign     = 8
 )
 
@@ -138,7 +139,7 @@ type segment struct {
 	mem  []byte
 	use  uint64
 	used int   // bytes
-	high int   // bytes that were ever used since the journal was opened
+	high int   // bytes that were ever written since the journal was opened
 	end  int64 // one more than the index of the last entry in it
 }
 
@@ -153,7 +154,7 @@ func openJournal(dir string, segment int) (*journal, error) {
 	if !there {
 		all := make([]byte, journalHead+journalSegs*segment)
 		copy(all, journalTitle(segment))
-		if err := atomicfile.Write(path, all, 0o600); err != nil {
+		if err := atomicfile.WriteBlocks(path, all, 0o600); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnwritable, err)
 		}
 	}
@@ -222,18 +223,20 @@ func (j *journal) room() []byte {
 	return s.mem[s.used:s.used:j.size]
 }
 
-// write writes a sealed frame that was built in room. On error its place is free.
+// write writes a sealed frame that was built in room. On error its place is free. What is
+// written are whole pages, with what is beside the frame in memory, so that the kernel
+// never has to read one first.
 func (j *journal) write(b []byte, end int64) error {
 	s := &j.segs[j.active]
-	if s.used+len(b) > j.size {
+	from, to := s.used&^(journalPage-1), min((s.used+len(b)+journalPage-1)&^(journalPage-1), j.size)
+	if s.used+len(b) > to {
 		return fmt.Errorf("writing %s: %d bytes do not fit behind %d", journalName, len(b), s.used)
 	}
-	if _, err := j.file.WriteAt(b, j.place(j.active)+int64(s.used)); err != nil {
-		s.high = max(s.high, s.used+len(b))
+	s.high = max(s.high, to)
+	if _, err := j.file.WriteAt(s.mem[from:to], j.place(j.active)+int64(from)); err != nil {
 		return fmt.Errorf("writing %s: %w", journalName, err)
 	}
-	s.used += len(b)
-	s.high, s.end = max(s.high, s.used), end
+	s.used, s.end = s.used+len(b), end
 	return nil
 }
 

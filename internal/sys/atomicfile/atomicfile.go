@@ -21,20 +21,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Write replaces the file at path with data, with exactly the permissions mode
 // (the umask is not applied). The directory must exist. Concurrent calls leave
 // the content of one of them.
 func Write(path string, data []byte, mode os.FileMode) error {
-	return place(path, data, mode, os.Rename)
+	return place(path, data, mode, len(data), os.Rename)
+}
+
+// WriteBlocks is [Write] for a file that will be changed in place, a little at a time: it
+// is written in pieces of a page. A kernel may keep what was written at once as one large
+// page, and look through all of it at each change.
+func WriteBlocks(path string, data []byte, mode os.FileMode) error {
+	return place(path, data, mode, 4096, os.Rename)
 }
 
 // WriteSoon is [Write] for what is of use to this run of the machine only: it does not
 // wait for the disk. Whoever reads it after the machine has lost power meets the old
 // content, the new, an empty file or none.
 func WriteSoon(path string, data []byte, mode os.FileMode) error {
-	temp, err := writeTemp(path, data, mode, false)
+	temp, err := writeTemp(path, data, mode, len(data), false)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -73,7 +81,7 @@ func WriteOutput(path string, data []byte, mode os.FileMode) error {
 // error is fs.ErrExist and the file there is untouched. Of several concurrent
 // calls exactly one succeeds. The file system must have hard links.
 func CreateNew(path string, data []byte, mode os.FileMode) error {
-	return place(path, data, mode, func(temp, path string) error {
+	return place(path, data, mode, len(data), func(temp, path string) error {
 		if err := os.Link(temp, path); err != nil {
 			return err
 		}
@@ -82,8 +90,8 @@ func CreateNew(path string, data []byte, mode os.FileMode) error {
 }
 
 // place writes a temporary file beside path and has publish give it its name.
-func place(path string, data []byte, mode os.FileMode, publish func(temp, path string) error) (err error) {
-	temp, err := writeTemp(path, data, mode, true)
+func place(path string, data []byte, mode os.FileMode, piece int, publish func(temp, path string) error) (err error) {
+	temp, err := writeTemp(path, data, mode, piece, true)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -96,9 +104,9 @@ func place(path string, data []byte, mode os.FileMode, publish func(temp, path s
 	return nil
 }
 
-// writeTemp writes data under a fresh name in the directory of path, to the disk or,
-// unless flush, on its way there.
-func writeTemp(path string, data []byte, mode os.FileMode, flush bool) (temp string, err error) {
+// writeTemp writes data, piece by piece, under a fresh name in the directory of path, to
+// the disk or, unless flush, on its way there.
+func writeTemp(path string, data []byte, mode os.FileMode, piece int, flush bool) (temp string, err error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return "", fmt.Errorf("choosing a temporary name: %w", err)
@@ -114,8 +122,12 @@ func writeTemp(path string, data []byte, mode os.FileMode, flush bool) (temp str
 			err = fmt.Errorf("%s the temporary file: %w", doing, stepErr)
 		}
 	}
-	_, writeErr := f.Write(data)
-	step("filling", writeErr)
+	for b := range slices.Chunk(data, max(piece, 1)) {
+		if _, writeErr := f.Write(b); writeErr != nil {
+			step("filling", writeErr)
+			break
+		}
+	}
 	step("setting the mode of", f.Chmod(mode.Perm()))
 	if flush {
 		step("flushing", f.Sync())

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -33,8 +34,11 @@ func TestWriteReplaces(t *testing.T) {
 	for i, mode := range []os.FileMode{0o600, 0o644, 0o666} {
 		want := fmt.Sprint("content ", i)
 		write := Write
-		if i == 1 {
+		switch i {
+		case 1:
 			write = WriteSoon
+		case 2:
+			write, want = WriteBlocks, strings.Repeat(want, 1000)
 		}
 		if err := write(path, []byte(want), mode); err != nil {
 			t.Fatal(err)
