@@ -184,7 +184,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	}
 	session, err := client.OpenSession(ctx, open)
 	if err != nil {
-		return nil, errors.Join(sessionError(err), client.Close())
+		return nil, errors.Join(sessionError(placed(err, f.servers, servers)), client.Close())
 	}
 	done := func() error {
 		// The session is ended also when we are being ended.
@@ -423,7 +423,7 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		}
 		argv, err := boxes.Argv(s)
 		if err != nil {
-			return r, err
+			return r, &exitError{code: codeUsage, err: fmt.Errorf("%s:%s: %w", f.servers, s.Place("command"), err)}
 		}
 		shown := boxes.Shown(s, argv)
 		program, err := boxes.Identity(s)
@@ -449,6 +449,18 @@ func launchOf(argv []string) string {
 		h.Write(fmt.Appendf(nil, "%d:%s,", len(a), a))
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// placed is err with the place in file of the annotations that it is about, if it is
+// about the annotations of a server.
+func placed(err error, file string, servers []mediator.Server) error {
+	e, ok := errors.AsType[*api.Error](err)
+	for _, s := range servers {
+		if ok && strings.HasPrefix(e.Message, "server "+s.Name+" names annotations ") {
+			return fmt.Errorf("%s:%s: %w", file, s.Place("annotations"), err)
+		}
+	}
+	return err
 }
 
 // sessionError gives an error of opening a session its exit status.

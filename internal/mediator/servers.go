@@ -29,13 +29,20 @@ type Server struct {
 	places map[string]string // see [Server.Place]
 }
 
-// Place is where "builtin", "annotations" or "paths" stands in the file that the entry
+// Place is where "command", "builtin", "annotations" or "paths" stands in the file that the entry
 // is from, as line:column, or "1:1" in none.
 func (s Server) Place(key string) string {
 	if p := s.places[key]; p != "" {
 		return p
 	}
 	return "1:1"
+}
+
+func (s *Server) stands(key, at string) {
+	if s.places == nil {
+		s.places = map[string]string{}
+	}
+	s.places[key] = at
 }
 
 // Written is what an entry says before variables were expanded; zero in a Server
@@ -248,6 +255,7 @@ func (r *serversReader) consistent(s Server, e strictjson.Member, members []stri
 func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
 	switch m.Name {
 	case "command":
+		s.stands(m.Name, r.place(m.Start))
 		if s.Command, err = r.expanded(m); err == nil {
 			s.Written.Command, err = r.text(m)
 		}
@@ -269,11 +277,18 @@ func (r *serversReader) member(s *Server, m strictjson.Member) (err error) {
 		s.Headers, err = r.headers(m)
 	case "description", "disabled":
 	case "ringfence":
-		s.Ringfence, s.places, err = r.settings(m)
+		var places map[string]string
+		s.Ringfence, places, err = r.settings(m)
+		for key, at := range places {
+			s.stands(key, at)
+		}
 	default:
 		hint := ""
 		if near := strictjson.Nearest(m.Name, entryKeys); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		if slices.Contains(ringfenceKeys, m.Name) {
+			hint = fmt.Sprintf(`; it belongs in "ringfence": {%q: …}`, m.Name)
 		}
 		r.warn(m.At, "server %q: unknown key %s is ignored%s", s.Name, clip(m.Name), hint)
 	}
