@@ -113,6 +113,9 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 		return no
 	}
 	if d.judged.Verdict == act.Escalate {
+		if d.tool != nil && policy.IsNotice(d.tool.Name) {
+			return &refusal{code: act.CodeNoAnswer, rules: d.judged.Rules, reason: d.judged.Reason + " Nobody is asked about what a server says unasked."}
+		}
 		return g.person(ctx, d)
 	}
 	return nil

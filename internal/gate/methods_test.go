@@ -67,6 +67,8 @@ func TestR8Methods(t *testing.T) {
 		{"no such method", nil, method("tasks/steal", `{}`), act.CodeUnknown, "no method"},
 		{"a method of no server", nil, act.Request{Verb: act.VerbCall, Tool: "other.resources/read"}, act.CodeUnknown, "files"},
 		{"un-annotated", func(b *bench) { b.run.Servers["files"].Annotation = nil }, method("resources/read", `{"uri":"note://x"}`), act.CodeUnannotated, "ringfence annotate-tools --servers FILE files"},
+		{"a log message", nil, method("notifications/message", `{"level":"info","data":[1]}`), "", "call files.notifications/message"},
+		{"a log message that somebody would be asked about", func(b *bench) { b.run.Policy = asks("c1") }, method("notifications/message", `{}`), act.CodeNoAnswer, "Nobody is asked"},
 		{"MC-14 sampling", nil, method("sampling/createMessage", `{"maxTokens":1}`), "", "answer files.sampling/createMessage, infer client/any"},
 		{"MC-14 elicitation", nil, method("elicitation/create", `{"message":"your age?"}`), "", "answer files.elicitation/create, ask client"},
 		{"MC-14 roots", nil, method("roots/list", `{}`), "", "answer files.roots/list"},

@@ -158,7 +158,7 @@ func (c *call) pass(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, errors.New("the server wants input that it cannot get here")
 	}
 	kept := &passed{who: c.f.who, tickets: map[string]act.Ticket{}}
-	edits, err := c.grantAll(ctx, body, kept)
+	edits, err := c.grantAll(ctx, body, kept, nil)
 	if err == nil {
 		var handle string
 		if handle, err = c.f.m.keepPassed(kept); err == nil {
@@ -183,8 +183,9 @@ func (p *passed) mark(body []byte, handle string) strictjson.Edit {
 }
 
 // grantAll decides each thing that a result asks for. The edits put in its place what the
-// client may be shown of it.
-func (c *call) grantAll(ctx context.Context, body []byte, kept *passed) ([]strictjson.Edit, error) {
+// client may be shown of it. What is in known was decided before, and is
+// shown as it was then.
+func (c *call) grantAll(ctx context.Context, body []byte, kept *passed, known map[string][]byte) ([]strictjson.Edit, error) {
 	v, ok, err := strictjson.Find(body, "/inputRequests")
 	if err != nil || !ok {
 		return nil, err
@@ -198,7 +199,11 @@ func (c *call) grantAll(ctx context.Context, body []byte, kept *passed) ([]stric
 	}
 	var edits []strictjson.Edit
 	for _, w := range wanted {
-		entry := v.Raw[w.Start:w.End]
+		at, entry := v.Start+w.Start, v.Raw[w.Start:w.End]
+		if before := known[w.Name]; before != nil {
+			edits = append(edits, strictjson.Edit{Start: at, End: at + len(entry), New: before})
+			continue
+		}
 		method, _, err := strictjson.Find(entry, "/method")
 		name, terr := method.Text()
 		if err != nil || terr != nil || !slices.Contains(asks, name) {
@@ -220,7 +225,6 @@ func (c *call) grantAll(ctx context.Context, body []byte, kept *passed) ([]stric
 		}
 		kept.tickets[w.Name] = t
 		if given {
-			at := v.Start + w.Start
 			edits = append(edits, strictjson.Edit{Start: at + params.Start, End: at + params.End, New: t.Bytes})
 		}
 	}
@@ -251,7 +255,7 @@ func (f *front) goOn(ctx context.Context, m message) (message, error) {
 	}
 	var replies []byte
 	if responds {
-		replies, err = f.replies(ctx, kept, given.Raw)
+		replies, err = f.m.replies(ctx, kept, given.Raw)
 	}
 	f.m.drop(kept, errors.New("the client came back without it"))
 	if err != nil {
@@ -275,7 +279,7 @@ func (f *front) goOn(ctx context.Context, m message) (message, error) {
 
 // replies finishes what was granted with the responses of the client, and returns what is
 // left of them.
-func (f *front) replies(ctx context.Context, kept *passed, responses []byte) ([]byte, error) {
+func (m *Mediator) replies(ctx context.Context, kept *passed, responses []byte) ([]byte, error) {
 	members, err := strictjson.Members(responses, strictjson.Limits{})
 	if err != nil {
 		return nil, fmt.Errorf("inputResponses: %w", err)
@@ -287,7 +291,7 @@ func (f *front) replies(ctx context.Context, kept *passed, responses []byte) ([]
 			continue
 		}
 		delete(kept.tickets, v.Name)
-		r, err := f.m.finish(ctx, t, act.Outcome{Body: responses[v.Start:v.End]})
+		r, err := m.finish(ctx, t, act.Outcome{Body: responses[v.Start:v.End]})
 		if err != nil || len(r.Body) == 0 {
 			return nil, errWithheld
 		}

@@ -71,7 +71,8 @@ type call struct {
 	free func() // releases the memory that the result counts as; nil before it came
 	says *saying
 
-	needs string // a pointer to what the server must have declared; "" is nothing
+	taskable bool   // the server may make a task of it
+	needs    string // a pointer to what the server must have declared; "" is nothing
 
 	// build makes the line for the server. With token the server gets a progress token
 	// also where the client gave none.
@@ -95,6 +96,11 @@ func (f *front) call(ctx context.Context, m message) parcel {
 		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
 	c := &call{f: f, m: m, tool: true, name: parts.name, args: parts.arguments.of(m.raw)}
+	if c.taskable = parts.task.ok(); c.taskable {
+		c.needs = "/tasks/requests/tools/call"
+	} else if f.passes(m) {
+		_, c.taskable, _ = strictjson.Find(f.offers(m), "/extensions/"+strictjson.Escape(extTasks))
+	}
 	if c.args == nil {
 		c.args = []byte("{}")
 	}
@@ -123,7 +129,11 @@ func (c *call) answer(ctx context.Context) []byte {
 			return c.failed(act.Ticket{}, err, "")
 		}
 		if c.needs != "" && !c.s.has(c.needs) {
-			return fault(c.m.id(), codeMethod, "server "+c.s.cfg.Name+" does not offer "+clip(c.m.method))
+			what := c.m.method
+			if c.tool {
+				what = "calls as tasks"
+			}
+			return fault(c.m.id(), codeMethod, "server "+c.s.cfg.Name+" does not offer "+what)
 		}
 	}
 	stop := c.f.waiting(c.m)
@@ -170,8 +180,11 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 	case a.fault:
 		o.Error = "the server answered with an error"
 	}
-	r, ferr := c.f.m.finish(ctx, t, o)
 	c.free = a.free
+	if err == nil && !a.fault && c.isTask(a.body) {
+		return c.created(ctx, t, a.body)
+	}
+	r, ferr := c.f.m.finish(ctx, t, o)
 	switch {
 	case ferr != nil:
 		return c.nothing(string(act.CodeEvidence), t, errWithheld.Error())

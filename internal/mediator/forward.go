@@ -47,7 +47,7 @@ func (f *front) forward(ctx context.Context, m message) parcel {
 }
 
 // errNothing says that nothing of that name or URI is known.
-var errNothing = errors.New("there is none")
+var errNothing = errors.New("no server has it")
 
 // codeNotFound is the code of a resource that is not there, until 2025-11-25; later ones
 // have codeParams.
@@ -93,7 +93,7 @@ func (f *front) serverOf(ctx context.Context, m message, row method, p *params) 
 func (f *front) ofURI(ctx context.Context, uri string) (*server, error) {
 	s := f.m.home(ctx, uri)
 	if s == nil {
-		return nil, fmt.Errorf("no server has the resource %s: %w", clip(uri), errNothing)
+		return nil, fmt.Errorf("the resource %s: %w", clip(uri), errNothing)
 	}
 	return s, nil
 }
@@ -118,7 +118,7 @@ func (f *front) ofPrompt(ctx context.Context, m message, v *param, pointer strin
 	}
 	s, own := f.m.route(wire)
 	if s == nil {
-		return nil, fmt.Errorf("no server has the prompt %s; they are named server__prompt: %w", clip(wire), errNothing)
+		return nil, fmt.Errorf("the prompt %s: %w; with several servers prompts are named server__prompt", clip(wire), errNothing)
 	}
 	if v.own, err = strictjson.Splice(raw, renamed(at, wire, own)); err != nil {
 		return nil, err

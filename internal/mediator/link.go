@@ -195,6 +195,9 @@ func (l *link) stop(grace time.Duration) {
 	<-l.gone
 }
 
+// errAnswer is in the error of what a server answered with one.
+var errAnswer = errors.New("error")
+
 // ask sends a request of our own.
 func (l *link) ask(ctx context.Context, method string, params []byte) (answer, error) {
 	a, err := l.request(ctx, errand{}, func(id int64) ([]byte, error) {
@@ -205,7 +208,7 @@ func (l *link) ask(ctx context.Context, method string, params []byte) (answer, e
 	}
 	a.free()
 	if a.fault {
-		return a, fmt.Errorf("%s was answered with the error %s", method, clip(string(a.body)))
+		return a, fmt.Errorf("%s was answered with the %w %s", method, errAnswer, clip(string(a.body)))
 	}
 	return a, nil
 }

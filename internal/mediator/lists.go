@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -49,6 +50,12 @@ func (m *Mediator) capabilities() []byte {
 		if slices.ContainsFunc(m.servers, func(s *server) bool { return s.unseen() || s.has(c.pointer) }) {
 			b = append(b, c.offer...)
 		}
+	}
+	if slices.ContainsFunc(m.servers, func(s *server) bool { return s.has("/tasks/requests/tools/call") }) {
+		b = append(b, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
+	}
+	if slices.ContainsFunc(m.servers, func(s *server) bool { return s.has("/extensions/" + strictjson.Escape(extTasks)) }) {
+		b = append(b, `,"extensions":{"`+extTasks+`":{}}`...)
 	}
 	return append(b, '}')
 }
@@ -103,7 +110,7 @@ func (s *server) listed(ctx context.Context, row method, fresh bool) []tool {
 	s.o.Log.WarnContext(ctx, "listing", slog.String("server", s.cfg.Name), slog.String("list", row.name), slog.Any("err", err))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now.stale = true
+	now.stale = now.stale || !errors.Is(err, errAnswer) // it will say the same again
 	return nil
 }
 
@@ -211,6 +218,8 @@ func (s *server) heard(l *link, m message) {
 		s.changed("resources", "resources/list", "resources/templates/list")
 	case "notifications/resources/updated":
 		s.updated(m)
+	case "notifications/tasks/status":
+		s.taskChanged(m)
 	case tellMessage:
 		s.logged(l, m)
 	}

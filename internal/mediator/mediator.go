@@ -88,7 +88,7 @@ type Options struct {
 	Drain        time.Duration // how long what is in flight may take after the last line of the client: 10 s
 	StopGrace    time.Duration // after closing standard input, and again after the polite signal: 2 s
 	Backoff      time.Duration // before the second restart; doubles with each: 1 s
-	RefreshEvery time.Duration // least time between two refreshed lists of one server: 2 s
+	RefreshEvery time.Duration // least time between two refreshed lists of one server: 500 ms
 	AskAfter     time.Duration // until the client hears that a decision waits for a person: 1 s
 	AskEvery     time.Duration // and between two such notices: 10 s
 	InFlight     int           // calls at once to one server: 64
@@ -107,7 +107,7 @@ func (o Options) withDefaults() Options {
 		{&o.Drain, 10 * time.Second},
 		{&o.StopGrace, 2 * time.Second},
 		{&o.Backoff, time.Second},
-		{&o.RefreshEvery, 2 * time.Second},
+		{&o.RefreshEvery, 500 * time.Millisecond},
 		{&o.AskAfter, time.Second},
 		{&o.AskEvery, 10 * time.Second},
 	}
@@ -153,6 +153,7 @@ type Mediator struct {
 	fronts    map[*front]struct{}
 	suspended map[string]*suspension // by their tickets
 	passed    map[string]*passed     // by their handles
+	tasks     map[string]*task       // by the ids that clients know
 }
 
 // New checks o and returns a Mediator that has started nothing yet.
@@ -241,6 +242,7 @@ func (m *Mediator) serve(parent context.Context, clients func(ctx context.Contex
 		f.calls.Wait()
 	}
 	m.forgetPassed("")
+	m.forgetTasks(nil)
 	var stopping sync.WaitGroup
 	for _, s := range m.servers {
 		stopping.Go(s.stop)
@@ -269,6 +271,7 @@ func (m *Mediator) release(f *front) {
 	for _, s := range m.servers {
 		s.unwatch(f)
 	}
+	m.forgetTasks(f)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.fronts, f)

@@ -159,6 +159,7 @@ type callParts struct {
 	arguments span
 	meta      span
 	token     span
+	task      span
 	always    bool // the server gets a token also where the client gave none
 }
 
@@ -167,8 +168,6 @@ func (p callParts) withToken() callParts {
 	p.always = true
 	return p
 }
-
-var errTasks = errors.New("calls as tasks are not supported")
 
 // readCall finds the parts of a tools/call that readClient accepted.
 func readCall(m message) (callParts, error) {
@@ -193,7 +192,9 @@ func readCall(m message) (callParts, error) {
 				return p, errors.New("arguments are not an object")
 			}
 		case "task":
-			return p, errTasks
+			if p.task = at; m.raw[at.start] != '{' {
+				return p, errors.New("task is not an object")
+			}
 		case "_meta":
 			p.meta = at
 			if p.token, err = readToken(m.raw, at); err != nil {

@@ -16,6 +16,7 @@ import (
 // "held" waits until a decision is being held. In "server NAME" it is the other
 // way round: "< " is heard, "> " said. A section "tools NAME" holds the elements
 // of its list and opens its session; without it the script starts at initialize.
+// $TASK is the first id of a task that the client is given.
 // "server NAME" may occur several times, once for each start. "decider" is the
 // table of fakeDecider and "log" what it logged, in any order.
 func TestWire(t *testing.T) {
@@ -36,6 +37,9 @@ func TestWire(t *testing.T) {
 
 // offers is what we offer to a client, which depends on whether all servers are up yet.
 var offers = regexp.MustCompile(`"capabilities":\{"tools".*\},"serverInfo"`)
+
+// taskID finds the id of a task, which stands as $TASK in the files.
+var taskID = regexp.MustCompile(`"taskId":"([A-Z2-7]{26})"`)
 
 func play(t *testing.T, a *txtar.Archive) {
 	tools := map[string]string{}
@@ -69,7 +73,9 @@ func play(t *testing.T, a *txtar.Archive) {
 	c := converse(t, d, servers, func(o *Options) {
 		o.AskAfter, o.AskEvery = 20*time.Millisecond, time.Hour
 	})
+	task := "$TASK"
 	for _, l := range client {
+		l = strings.ReplaceAll(l, "$TASK", task)
 		line, sends := strings.CutPrefix(l, "> ")
 		switch {
 		case l == "held":
@@ -77,13 +83,21 @@ func play(t *testing.T, a *txtar.Archive) {
 		case sends:
 			c.send(line)
 		default:
-			if got := offers.ReplaceAllString(c.receive(), `"capabilities":{"tools":{"listChanged":true}},"serverInfo"`); got != strings.TrimPrefix(l, "< ") {
+			got := offers.ReplaceAllString(c.receive(), `"capabilities":{"tools":{"listChanged":true}},"serverInfo"`)
+			if id := taskID.FindStringSubmatch(got); id != nil && task == "$TASK" {
+				task = id[1]
+				l = strings.ReplaceAll(l, "$TASK", task)
+			}
+			if got != strings.TrimPrefix(l, "< ") {
 				t.Fatalf("received\n%s, want\n%s", got, strings.TrimPrefix(l, "< "))
 			}
 		}
 	}
 	c.close()
 	if log != nil {
+		for i := range log {
+			log[i] = strings.ReplaceAll(log[i], "$TASK", task)
+		}
 		slices.Sort(log)
 		if got := d.logged(""); !slices.Equal(got, log) {
 			t.Errorf("the decider saw\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(log, "\n"))

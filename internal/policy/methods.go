@@ -62,6 +62,9 @@ func IsAsked(name string) bool {
 	return name == "sampling/createMessage" || name == "elicitation/create" || name == "roots/list"
 }
 
+// IsNotice reports whether a method is a text that a server sends unasked.
+func IsNotice(name string) bool { return strings.HasPrefix(name, "notifications/") }
+
 // Method returns what a method of the server does that a describes, false if there is no
 // such method.
 func (a *Annotation) Method(name string) (ToolAnnotation, bool) {
