@@ -38,6 +38,12 @@ func (l *link) open(ctx context.Context, k known, version string) (offer, error)
 		return sessions{}.open(ctx, l, version)
 	case k == apart:
 		return requests{}.open(ctx, l, version)
+	case l.first == sessioned:
+		o, err := sessions{}.open(ctx, l, version)
+		if err == nil || ctx.Err() != nil || !l.up() {
+			return o, err
+		}
+		return requests{}.open(ctx, l, version)
 	}
 	probing, stop := context.WithCancel(ctx)
 	defer stop()

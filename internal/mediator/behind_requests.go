@@ -223,10 +223,7 @@ func wantsInput(body []byte) bool {
 // rounds sends a request until it is answered by a result, asking the client for what
 // the server wants in between.
 func (l *link) rounds(ctx context.Context, me *alone, e errand, build func(id int64) ([]byte, error)) (answer, error) {
-	var offers []byte
-	if e.asker != nil {
-		offers = e.asker.offers()
-	}
+	offers := l.offered(e.asker)
 	var more *inputs
 	for range maxRounds {
 		var instead []byte
@@ -261,6 +258,24 @@ func (l *link) rounds(ctx context.Context, me *alone, e errand, build func(id in
 // inPlace is an error that is answered in place of the server.
 func inPlace(text string) answer {
 	return answer{fault: true, body: faultBody(codeInternal, text, nil)}
+}
+
+// offered is what the client of a request offers, without what no server may ask.
+func (l *link) offered(client asker) []byte {
+	if client == nil || client.offers() == nil {
+		return nil
+	}
+	var out []pair
+	for _, method := range asks {
+		if !slices.Contains(l.mayAsk, method) {
+			out = append(out, pair{name: capabilityFor[method]})
+		}
+	}
+	left, err := setMembers(client.offers(), out)
+	if err != nil {
+		return nil
+	}
+	return left
 }
 
 // errInstead says that a request was answered here.

@@ -63,7 +63,7 @@ func (sessions) initialize(f *front, m message) []byte {
 		f.hello.capabilities = v.Raw
 	}
 	f.mu.Unlock()
-	f.m.meet(f.hello.capabilities)
+	f.m.meet(sessioned, f.hello.capabilities)
 	f.opened.Store(true)
 	b := append([]byte(`{"protocolVersion":`), quote(version)...)
 	b = append(append(b, `,"capabilities":`...), f.m.capabilities()...)

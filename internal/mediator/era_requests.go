@@ -71,7 +71,7 @@ func (e requests) serve(ctx context.Context, f *front, m message, s Stream) {
 	}
 	if len(f.m.o.MayAsk) > 0 {
 		v, _ := m.meta(metaCapabilities)
-		f.m.meet(v.Raw)
+		f.m.meet(apart, v.Raw)
 	}
 	row, ok := methodOf(m.method, inRequests)
 	switch {

@@ -69,6 +69,7 @@ type fakeStarter struct {
 	mu      sync.Mutex
 	servers map[string][]fakeServer
 	starts  map[string]int
+	probed  bool // servers may be asked for the era of requests
 	running sync.WaitGroup
 }
 
@@ -119,7 +120,7 @@ func (f *fakeStarter) process(run fakeServer) *Process {
 		},
 		Wait:     func() error { <-ended; return nil },
 		Report:   "fake",
-		Sessions: true,
+		Sessions: !f.probed,
 	}
 }
 

@@ -28,7 +28,9 @@ type link struct {
 	said    func(l *link, m message) // any other notification but progress; nil drops them
 	orders  *orders                  // of the server "exec"; nil with all others
 
-	declares []byte // what a server with sessions may ask of clients, as their capabilities; nil is nothing
+	declares []byte   // what a server with sessions may ask of clients, as their capabilities; nil is nothing
+	mayAsk   []string // what any server may ask, by method
+	first    known    // the era that a server is asked for first; unknown is the newer one
 
 	meter *meter       // counts what the server sends; may be nil
 	held  atomic.Int64 // bytes of results not yet released

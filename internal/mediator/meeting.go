@@ -15,19 +15,23 @@ type meeting struct {
 	known chan struct{} // closed when the first client has said what it offers
 
 	mu     sync.Mutex
+	first  known             // the era of the first client
 	offers map[string][]byte // by capability, what the first client that had it said of it
 }
 
 func newMeeting() *meeting { return &meeting{known: make(chan struct{}), offers: map[string][]byte{}} }
 
-// meet takes in what a client offers, the object of its capabilities or nil. Servers to
-// which less was declared are opened again, when they are idle.
-func (m *Mediator) meet(capabilities []byte) {
+// meet takes in the era of a client, and what it offers, the object of its capabilities
+// or nil. Servers to which less was declared are opened again, when they are idle.
+func (m *Mediator) meet(era known, capabilities []byte) {
 	if len(m.o.MayAsk) == 0 {
 		return
 	}
 	news := false
 	m.meeting.mu.Lock()
+	if m.meeting.first == unknown {
+		m.meeting.first = era
+	}
 	for _, method := range m.o.MayAsk {
 		name := capabilityFor[method]
 		if name == "" || capabilities == nil || m.meeting.offers[name] != nil {
@@ -58,6 +62,14 @@ func (m *Mediator) met(ctx context.Context) error {
 	case <-ctx.Done():
 		return errStopped
 	}
+}
+
+// prefers is the era in which servers that have both are spoken to: that of the first
+// client, so that what they ask need not be translated.
+func (m *Mediator) prefers() known {
+	m.meeting.mu.Lock()
+	defer m.meeting.mu.Unlock()
+	return m.meeting.first
 }
 
 // declares is what may be declared to a server, as the object of capabilities.
