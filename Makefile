@@ -18,7 +18,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the one binary, bin/ringfence, without cgo
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ringfence ./cmd/ringfence
+	GO='$(GO)' scripts/build.sh bin/ringfence '$(LDFLAGS)'
 
 try: build ## build, and run the demonstration
 	bin/ringfence demo

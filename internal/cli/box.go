@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 
 	"ringfence/internal/config"
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/container"
 	"ringfence/internal/sandbox/native"
@@ -103,4 +106,35 @@ func tierNamed(conf config.Box, name string) (sandbox.Tier, error) {
 		return nil, &exitError{code: codeNotBuilt, err: errors.New("the tier microvm is not part of this version"), hint: "choose another with --tier or box.tier in config.json; nothing was run"}
 	}
 	return nil, &exitError{code: codeUsage, err: fmt.Errorf("no tier %q; there are native, container, none", name)}
+}
+
+// An imageOfEngine is what the engine keeps for the stages of boxes, as soon as there is
+// somebody who asks it: a box is begun before that.
+type imageOfEngine struct {
+	once sync.Once
+	file chan *os.File
+}
+
+// in returns t with the image, if it is of a kind that needs one.
+func (i *imageOfEngine) in(t sandbox.Tier) sandbox.Tier {
+	n, ok := t.(native.Tier)
+	if !ok {
+		return t
+	}
+	i.file = make(chan *os.File, 1)
+	n.Image = sync.OnceValue(func() *os.File { return <-i.file })
+	return n
+}
+
+// is says who the engine is; nil for nobody.
+func (i *imageOfEngine) is(engine *api.Client) {
+	if i.file == nil {
+		return
+	}
+	i.once.Do(func() {
+		if engine != nil {
+			i.file <- native.ImageOf(engine.Hello().PID)
+		}
+		close(i.file)
+	})
 }

@@ -39,6 +39,13 @@ func newEngineRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			image, err := native.KeepImage()
+			if err != nil {
+				return err
+			}
+			if image != nil {
+				defer image.Close()
+			}
 			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version, Sweep: native.Sweep}, started)
 			if errors.Is(err, ipc.ErrLocked) {
 				return nil

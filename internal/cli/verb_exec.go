@@ -116,6 +116,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 		return err
 	}
 	sweep(ctx, s, tier)
+	var image imageOfEngine
+	tier = image.in(tier)
+	defer image.is(nil)
 	if !f.review { // an overlay is named by the session
 		var discard func() error
 		tier, discard = launch.Ahead(tier, spec)
@@ -126,6 +129,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 		return err
 	}
 	defer client.Close() //nolint:errcheck // what is to be recorded was, or the verb has failed
+	image.is(client)
 	own := f.ask == "" || f.ask == askTerminal
 	if own && !s.atTerminal() {
 		if f.ask == askTerminal {

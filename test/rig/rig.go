@@ -27,10 +27,20 @@ import (
 	"ringfence/internal/daemon/api"
 )
 
-// Build builds the program into dir and returns its path.
+// Build builds the program into dir, as it is shipped, and returns its path.
 func Build(ctx context.Context, dir string) (string, error) {
 	bin := filepath.Join(dir, "ringfence")
-	return bin, GoBuild(ctx, bin, "ringfence/cmd/ringfence")
+	where := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
+	root, err := where.Output()
+	if err != nil {
+		return "", fmt.Errorf("looking for the module: %w", err)
+	}
+	build := exec.CommandContext(ctx, "scripts/build.sh", bin)
+	build.Dir = strings.TrimSpace(string(root))
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", bin, err, out)
+	}
+	return bin, nil
 }
 
 // GoBuild builds a main package of this module, without cgo.
@@ -155,7 +165,7 @@ func (h *Home) Processes(args ...string) []Process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(d))
-		if exe, e := os.Readlink(d + "/exe"); err != nil || e != nil || exe != h.Bin {
+		if err != nil || !h.runs(d) {
 			continue
 		}
 		// The handle refers to one process for good. Reading the name again after
@@ -166,14 +176,20 @@ func (h *Home) Processes(args ...string) []Process {
 		}
 		line, _ := os.ReadFile(d + "/cmdline")
 		argv := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
-		exe, _ := os.Readlink(d + "/exe")
-		if exe != h.Bin || len(argv) <= len(args) || !equal(argv[1:len(args)+1], args) {
+		if !h.runs(d) || len(argv) <= len(args) || !equal(argv[1:len(args)+1], args) {
 			_ = p.Release()
 			continue
 		}
 		found = append(found, Process{p, argv})
 	}
 	return found
+}
+
+// runs reports whether the process at dir, in /proc, is of h: of its binary, or of what its
+// engine keeps for the stages of boxes.
+func (h *Home) runs(dir string) bool {
+	exe, err := os.Readlink(dir + "/exe")
+	return err == nil && (exe == h.Bin || strings.HasPrefix(exe, "/memfd:ringfence-box ") && strings.HasSuffix(exe, " "+h.Bin+" (deleted)"))
 }
 
 func equal(a, b []string) bool { return strings.Join(a, "\x00") == strings.Join(b, "\x00") }

@@ -20,7 +20,7 @@ type ahead struct {
 
 // Prepare implements [sandbox.Preparer].
 func (t Tier) Prepare(s sandbox.Spec) sandbox.Prepared {
-	a := &ahead{tier: t, b: &builder{spec: s, state: t.Own, fault: t.fault, box: newBox(s, t.fault.stage)}, ready: make(chan struct{})}
+	a := &ahead{tier: t, b: t.builder(s), ready: make(chan struct{})}
 	go func() {
 		defer close(a.ready)
 		setup, cancel := context.WithTimeout(context.Background(), setupTime)

@@ -30,8 +30,9 @@ type box struct {
 	killing sync.Mutex // held while processes are ended by their numbers; before mu
 	gone    bool       // the stage was reaped: its number may be somebody else's
 
-	exe    string // what the stage is started from
-	slack  int    // of the timers of our threads, and of the program; 0 if the stage has it too
+	exe    string   // what the stage is started from
+	image  *os.File // an image that this is, or nil; not ours
+	slack  int      // of the timers of our threads, and of the program; 0 if the stage has it too
 	stage  *os.Process
 	state  *os.ProcessState // set before reaped is closed
 	reaped chan struct{}    // the stage is gone, and with it the box

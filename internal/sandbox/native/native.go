@@ -29,6 +29,7 @@ package native
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"ringfence/internal/sandbox"
 )
@@ -42,6 +43,9 @@ type Tier struct {
 	// Own are the files and trees that no box gets to see, whatever its Spec says: the
 	// state of who makes them. What a Spec names within them it has decided on.
 	Own []string
+	// Image, if it is set, returns what stages are started from, or nil: see [ImageOf]. It
+	// is called when that is needed, and may wait.
+	Image func() *os.File
 
 	fault fault
 }

@@ -21,6 +21,9 @@ const stageName = "ringfence-box"
 // wireFD is the descriptor at which a stage finds its wire.
 const wireFD = 3
 
+// imageFD is the descriptor that a stage is started from, if that is an image.
+const imageFD = 4
+
 // topFD is a descriptor that a stage is started with for its number alone. A table of
 // descriptors that grows in a process of several threads waits for all processors, some
 // 5 ms (fs/file.c, expand_fdtable); so it has its size before there are any.
@@ -150,6 +153,7 @@ func (s *stage) becomeStage() error {
 	preferForOOM()
 	unix.CloseOnExec(wireFD)
 	unix.Close(topFD)
+	unix.Close(imageFD)
 	if p.slack > 0 { // of this thread, which forks the program
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(p.slack), 0, 0, 0); err != nil {
 			return err

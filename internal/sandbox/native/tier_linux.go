@@ -2,6 +2,7 @@ package native
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,11 +48,12 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	if err := s.Validate(sandbox.Overlays, sandbox.Copies); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
-	b := &builder{spec: s, state: t.Own, fault: t.fault, box: newBox(s, t.fault.stage)}
+	b := t.builder(s)
 	err := b.build(ctx)
 	if errors.Is(err, errNoUserNamespaces) {
 		because := err
-		b = &builder{spec: s, state: t.Own, fault: t.fault, plain: true, because: because, box: newBox(s, t.fault.stage)}
+		b = t.builder(s)
+		b.plain, b.because = true, because
 		b.box.plain = true
 		b.do("the copy of the workspace", b.inCopy)
 		err = b.build(ctx)
@@ -67,6 +69,7 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 type builder struct {
 	spec    sandbox.Spec
 	state   []string // files and trees that no box sees
+	image   func() *os.File
 	fault   fault
 	plain   bool
 	because error // why plain
@@ -86,6 +89,10 @@ type builder struct {
 	known  groundwork
 	steps  []string
 	fail   error
+}
+
+func (t Tier) builder(s sandbox.Spec) *builder {
+	return &builder{spec: s, state: t.Own, image: t.Image, fault: t.fault, box: newBox(s, t.fault.stage)}
 }
 
 // do takes one step, as in the stage.
@@ -124,6 +131,7 @@ func (b *builder) ground(setup context.Context) {
 	b.do("descriptors of ours", proc.SealDescriptors)
 	b.do("user ids", b.takeIDs)
 	b.do("control group", func() error { return b.makeGroup(setup) })
+	b.do("program of the stage", b.chooseProgram)
 }
 
 // thinkAside works out the plan while something else is done.
@@ -199,13 +207,6 @@ func (b *builder) takeIDs() (err error) {
 		if b.box.ids, err = takeBlock(uid, gid); err != nil {
 			return err
 		}
-		// The stage executes our program as the user that it becomes. If that one may
-		// not, it becomes so later, which takes longer.
-		var st unix.Stat_t
-		if err := unix.Stat(b.box.exe, &st); err != nil {
-			return err
-		}
-		b.become = st.Mode&0o001 == 0
 	}
 	b.ids = b.box.ids
 	return nil
@@ -284,7 +285,7 @@ func (b *builder) startStage() error {
 	defer lastWords.Close()
 	b.box.lastWords = last
 	files := make([]*os.File, topFD+1)
-	files[0], files[1], files[2], files[wireFD], files[topFD] = null, null, lastWords, theirs, null
+	files[0], files[1], files[2], files[wireFD], files[imageFD], files[topFD] = null, null, lastWords, theirs, cmp.Or(b.box.image, null), null
 	attr := &os.ProcAttr{Dir: "/", Env: stageEnv, Files: files, Sys: b.attributes()}
 	started := make(chan error)
 	go b.box.live(attr, started)
