@@ -277,8 +277,10 @@ func (f *front) setLevel(ctx context.Context, m message, row method) parcel {
 		}
 	}
 	line := response(m.id(), "result", []byte(`{}`))
+	wait, cancel := context.WithTimeout(ctx, f.m.o.ListWait)
+	defer cancel()
 	for _, s := range f.m.servers {
-		if !s.has("/logging") {
+		if _, err := s.ready(wait); err != nil || !s.has("/logging") {
 			continue
 		}
 		c := &call{f: f, m: m, s: s, name: s.cfg.Name + "." + row.name, args: append(append([]byte(`{"level":`), quote(levels[least])...), '}')}
