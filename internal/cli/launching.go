@@ -146,7 +146,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if relay == nil || spec.Profile == sandbox.ProfileCommand { // else it was a person's session, who read it all
 		res.Denials = append(res.Denials, inferred(r.Spec, res, string(said))...)
 	}
-	for _, d := range res.Denials {
+	for _, d := range mediator.Told(r.Spec, res.Denials) {
 		s.say("%s", denialLine(d))
 	}
 	if res.Ended.Cause != sandbox.CauseKill { // that was us
@@ -169,8 +169,9 @@ func inferred(spec sandbox.Spec, res launch.Result, said string) []sandbox.Denia
 	if res.Status == 0 {
 		return nil
 	}
+	all := mediator.Told(spec, res.Denials)
 	return slices.DeleteFunc(mediator.Refused(spec, said), func(d sandbox.Denial) bool {
-		return slices.ContainsFunc(res.Denials, func(seen sandbox.Denial) bool {
+		return slices.ContainsFunc(all, func(seen sandbox.Denial) bool {
 			return seen.Object == d.Object || seen.Fix == d.Fix && d.Op == "memory"
 		})
 	})

@@ -289,7 +289,7 @@ func runCommand(ctx context.Context, spec sandbox.Spec, stdin string, start func
 	r.Stdout, left[0] = stdout.text()
 	r.Stderr, left[1] = stderr.text()
 	r.LeftOut = left[0] + left[1]
-	r.Denials = append(box.Denials(), inferDenials(boxed{Spec: spec}, r.Stderr)...)
+	r.Denials = append(boxed{Spec: spec}.told(box.Denials()), inferDenials(boxed{Spec: spec}, r.Stderr)...)
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)

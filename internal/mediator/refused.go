@@ -37,11 +37,31 @@ func (b boxed) fix(flag, setting string) string {
 func (b boxed) fixChange(tree string) string {
 	return b.fix("--rw "+tree, `"workspace": "rw" in`)
 }
-func (b boxed) fixProfile() string { return b.fix("--profile agent", `"profile": "agent" in`) }
+func (b boxed) fixProfile() string {
+	return b.fix(flagProfile+", a box that may also change the workspace, if the policy lets it", `"profile": "agent" in`)
+}
 func (b boxed) fixTimeout() string { return b.fix("a longer --timeout", `a longer "timeout" in`) }
 func (b boxed) fixPath(path string) string {
 	return b.fix("--ro "+path, `the path in "paths" of`)
 }
+
+// flagProfile is what boxes say would allow a program that needs more than commands get.
+const flagProfile = "--profile agent"
+
+// told returns what a box refused as who started it can act on it.
+func (b boxed) told(seen []sandbox.Denial) []sandbox.Denial {
+	all := slices.Clone(seen)
+	for i := range all {
+		if all[i].Fix == flagProfile {
+			all[i].Fix = b.fixProfile()
+		}
+	}
+	return all
+}
+
+// Told returns what a box refused a command that a person started with flags, as that
+// person can act on it.
+func Told(s sandbox.Spec, seen []sandbox.Denial) []sandbox.Denial { return boxed{s, true}.told(seen) }
 
 // Refused returns what a box refused a command that a person started with flags, as far
 // as its standard error tells.
@@ -152,9 +172,16 @@ func whyNotPermitted(b boxed, object string) (string, string) {
 	return "a box does not open what belongs to the machine and is not for everybody", ""
 }
 
+// shims are directories of programs that look for the real ones elsewhere.
+var shims = regexp.MustCompile(`/\.?(pyenv|rbenv|nodenv|goenv|jenv|asdf)/`)
+
 func whyNotThere(b boxed, object string) (string, string) {
 	if !outside(b, object) || ofSystem(object) {
 		return "", ""
+	}
+	if m := shims.FindStringSubmatch(object); m != nil {
+		return "this program is a shim of " + m[1] + ", and what it starts is not in the box",
+			b.fix(`the program that "`+m[1]+` which" prints, and --ro of the directory of its version`, `the program that "`+m[1]+` which" prints as "command", and the directory of its version in "paths", in`)
 	}
 	return "whether it is there or not: a box has nothing outside the workspace that it was not given", b.fixPath(object)
 }
@@ -219,8 +246,13 @@ func objectOf(b boxed, op, before, after string) string {
 		object = strings.TrimSpace(strings.TrimPrefix(object, ":"))
 		object = strings.TrimPrefix(strings.TrimPrefix(object, "cannot create "), "cannot open ") // dash
 	}
-	if op == "memory" || op == "fork" {
+	switch {
+	case op == "memory" || op == "fork":
 		object = "the command"
+	case op == "connect" && strings.ContainsAny(object, " []<>"): // words, and no host
+		object = "a host"
+	case errno.MatchString(object):
+		object = ""
 	}
 	if len(object) > maxObject {
 		object = strings.ToValidUTF8(object[:maxObject], "") + "…"
@@ -230,6 +262,9 @@ func objectOf(b boxed, op, before, after string) string {
 	}
 	return object
 }
+
+// errno is what stands before the text of an error in Python.
+var errno = regexp.MustCompile(`^\[Errno -?[0-9]+\]$`)
 
 // behind is the host in ": HOST" and "name HOST: …".
 func behind(after string) string {
