@@ -143,7 +143,27 @@ func (f *front) subscribe(ctx context.Context, m message, row method) parcel {
 	if err != nil {
 		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
-	return parcel{line: f.watch(ctx, m, s, uri, strings.HasSuffix(row.name, "/subscribe"))}
+	on := strings.HasSuffix(row.name, "/subscribe")
+	if on { // before the server can say anything
+		f.wants(uri, true)
+	}
+	line := f.watch(ctx, m, s, uri, on)
+	if !on || codeOf(m.id(), line) != 0 {
+		f.wants(uri, false)
+	}
+	return parcel{line: line}
+}
+
+// wants notes whether the session is subscribed to a resource.
+func (f *front) wants(uri string, on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watched == nil {
+		f.watched = map[string]bool{}
+	}
+	if delete(f.watched, uri); on {
+		f.watched[uri] = true
+	}
 }
 
 // watch decides whether f may hear of a resource of s, or no more, and has the server told.
@@ -155,8 +175,11 @@ func (f *front) watch(ctx context.Context, m message, s *server, uri string, on 
 	}
 	c := &call{f: f, m: m, s: s, needs: "/resources/subscribe", name: s.cfg.Name + "." + name, args: append(append([]byte(`{"uri":`), quote(uri)...), '}')}
 	c.build = func(id int64, args []byte, _ bool) ([]byte, error) { return ownRequest(id, name, args), nil }
-	if !s.watch(f, uri, false) || on && !s.watch(f, uri, true) {
+	switch {
+	case on && !s.watch(f, uri, true):
 		return fault(m.id(), codeBusy, "too many subscriptions")
+	case !on && len(f.watching(uri)) == 0:
+		s.watch(f, uri, false)
 	}
 	if !on && s.watched(uri) {
 		c.instead = []byte(`{}`)
@@ -165,7 +188,7 @@ func (f *front) watch(ctx context.Context, m message, s *server, uri string, on 
 	if c.free != nil {
 		c.free()
 	}
-	if on && codeOf(m.id(), line) != 0 {
+	if on && codeOf(m.id(), line) != 0 && len(f.watching(uri)) == 0 {
 		s.watch(f, uri, false)
 	}
 	return line
@@ -175,7 +198,10 @@ func (f *front) watch(ctx context.Context, m message, s *server, uri string, on 
 // another now.
 func (f *front) updated(uri string) {
 	params := append([]byte(`{"uri":`), quote(uri)...)
-	if f.opened.Load() {
+	f.mu.Lock()
+	session := f.watched[uri]
+	f.mu.Unlock()
+	if session {
 		f.out.Tell(notification("notifications/resources/updated", append(slices.Clip(params), '}')))
 	}
 	for _, l := range f.watching(uri) {

@@ -34,6 +34,7 @@ type front struct {
 	asks    map[string]chan message // by the ids that we gave
 	asked   int64                   // how many there were
 	listens map[*listening]struct{}
+	watched map[string]bool // resources that the session subscribed to
 	stale   map[string]bool // lists whose change the client is yet to be told of
 }
 

@@ -85,19 +85,20 @@ func (f *front) deaf(l *listening) {
 
 // listenTo subscribes l to those of uris that it may hear of.
 func (f *front) listenTo(ctx context.Context, m message, l *listening, uris []strictjson.Value) {
+	var granted []string
 	for _, v := range uris {
 		uri, err := v.Text()
 		if err != nil {
 			continue
 		}
 		s, err := f.ofURI(ctx, uri)
-		if err != nil || codeOf(m.id(), f.watch(ctx, m, s, uri, true)) != 0 {
-			continue
+		if err == nil && codeOf(m.id(), f.watch(ctx, m, s, uri, true)) == 0 {
+			granted = append(granted, uri)
 		}
-		f.mu.Lock()
-		l.uris = append(l.uris, uri)
-		f.mu.Unlock()
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.uris = granted
 }
 
 // watching returns who listens for changes of a resource.
