@@ -423,7 +423,7 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		}
 		argv, err := boxes.Argv(s)
 		if err != nil {
-			return r, &exitError{code: codeUsage, err: fmt.Errorf("%s:%s: %w", f.servers, s.Place("command"), err)}
+			return r, fmt.Errorf("%s:%s: %w", f.servers, s.Place("command"), err)
 		}
 		shown := boxes.Shown(s, argv)
 		program, err := boxes.Identity(s)

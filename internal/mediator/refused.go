@@ -37,6 +37,7 @@ func (b boxed) fix(flag, setting string) string {
 func (b boxed) fixChange(tree string) string {
 	return b.fix("--rw "+tree, `"workspace": "rw" in`)
 }
+
 func (b boxed) fixProfile() string {
 	return b.fix(flagProfile+", a box that may also change the workspace, if the policy lets it", `"profile": "agent" in`)
 }
