@@ -93,7 +93,8 @@ type Spec struct {
 	// program: no search path applies. The tier makes the program and the
 	// libraries that it needs visible.
 	Argv []string
-	// Env is the whole environment, "KEY=value".
+	// Env is the whole environment, "KEY=value". A box that has no /tmp of its own gets a
+	// directory in place of it, which TMPDIR then names.
 	Env []string
 	// Dir is the working directory; "" is that of the workspace, or "/".
 	Dir       string

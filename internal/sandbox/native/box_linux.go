@@ -25,6 +25,8 @@ type box struct {
 	leaf      *cgroup.Leaf
 	program   int // a handle of the program's process, or -1
 	lastWords *os.File
+	temp      string // the directory that was made for it, "" for none
+	tempSize  int64  // how much may be in it
 
 	plain   bool       // without namespaces: no death of one process is that of all
 	killing sync.Mutex // held while processes are ended by their numbers; before mu
@@ -142,6 +144,9 @@ func (b *box) begin(ctx context.Context, w *wire) {
 		b.finish()
 	}()
 	go sandbox.Watch(ctx, b.bounds.Wall, b.reaped, b.kill)
+	if b.temp != "" {
+		go b.watchTemp()
+	}
 }
 
 // listen takes what the stage says until it ends.
@@ -257,6 +262,9 @@ func (b *box) giveBack() error {
 		b.lastWords.Close()
 	}
 	b.ids.release()
+	if b.temp != "" {
+		err = errors.Join(err, removeTemp(b.temp))
+	}
 	if err != nil {
 		return fmt.Errorf("giving back what the box had: %w", err)
 	}

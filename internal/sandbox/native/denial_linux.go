@@ -15,6 +15,9 @@ import (
 
 // note keeps a refusal of the supervisor, or how often there was one that is known.
 func (b *box) note(d denied) {
+	if b.temp != "" && d.op == sandbox.OpNotHeld && beneath(d.path, b.temp) {
+		return // it goes with the box
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, known := range b.denials {

@@ -21,7 +21,8 @@
 //	N3  The program is executed after the caller has seen its confinement in /proc,
 //	    and after Confirm said yes; never before.
 //	N4  When the stage ends, for whatever reason, the box ends.
-//	N5  No file, directory or mount point is made on the host.
+//	N5  No file, directory or mount point is made on the host, but for the temporary
+//	    directory of a box without mounts of its own, which goes with it.
 //	N6  What is in [Tier.Own] is in no box, by no name that a mount gives it: there is no
 //	    box then.
 package native

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -302,11 +303,16 @@ func TestEnvironmentAndDescriptors(t *testing.T) {
 		s.Workspace = sandbox.Workspace{Path: dir(t), Mode: sandbox.ReadOnly}
 		s.Files = []*os.File{given}
 		out := run(t, tier, s, "input")
+		temp := regexp.MustCompile("TMPDIR=/\\S+/" + tempPrefix + "\\S+\n")
+		if (name == "plain") != temp.Match(out.Stdout) {
+			t.Errorf("%s: a directory for temporary files: %q", name, out.Stdout)
+		}
+		out.Stdout = temp.ReplaceAll(out.Stdout, nil)
 		want := fmt.Sprintf("PATH=/usr/bin:/bin\nPWD=%s\n%[1]s\nroot0022\ninput", s.Workspace.Path)
 		if string(out.Stdout) != want || string(out.Stderr) != "err\n" || out.Exit.Status() != 7 {
 			t.Errorf("%s: %q %q %v, want %q", name, out.Stdout, out.Stderr, out.Exit, want)
 		}
-		if out := run(t, tier, sandbox.Spec{Argv: []string{"/usr/bin/env"}}, ""); len(out.Stdout) != 0 {
+		if out := run(t, tier, sandbox.Spec{Argv: []string{"/usr/bin/env"}}, ""); len(temp.ReplaceAll(out.Stdout, nil)) != 0 {
 			t.Errorf("%s: with no environment the program sees %q", name, out.Stdout)
 		}
 	}

@@ -94,7 +94,10 @@ func (b *builder) thinkPlain(p *plan, v *view) error {
 		p.plainIfThere("/dev/"+d, landlock.Read|landlock.Write|landlock.Device)
 	}
 	p.minABI = plainABI
-	return b.plainProcesses(p)
+	if err := b.plainProcesses(p); err != nil {
+		return err
+	}
+	return b.makeTemp(p)
 }
 
 func (b *builder) plainGrant(n node) grant {

@@ -47,7 +47,7 @@ func (b *builder) readBack() error {
 	r.landlock(b.setup)
 	r.process(b.facts, !b.plain)
 	if b.plain {
-		r.plain(b.because, b.setup.traced)
+		r.plain(b.because, b.setup.traced, b.box.temp)
 	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
@@ -77,11 +77,14 @@ func (b *builder) readBack() error {
 
 // plain says what a box without namespaces does not hold: what Landlock and the filter
 // cannot keep from the program, which reads the contents of nothing by it.
-func (r *reporter) plain(because error, traced bool) {
+func (r *reporter) plain(because error, traced bool, temp string) {
 	how := fmt.Sprintf("%v; to have them: %s", because, howToNamespaces())
 	r.r.Missing = append(r.r.Missing, sandbox.LayerMountNamespace, sandbox.LayerPIDNamespace)
 	r.r.Evidence[sandbox.LayerUserNamespace] = how
 	r.r.Evidence[sandbox.LayerMountNamespace] = "names, sizes and times of files outside stay visible: " + how
+	if temp != "" {
+		r.r.Evidence[sandbox.LayerMountNamespace] += "; /tmp is that of the machine, and cannot be changed: TMPDIR is " + temp + ", which is the box's own and goes with it"
+	}
 	r.r.Evidence[sandbox.LayerPIDNamespace] = "numbers and owners of processes outside stay visible: " + how
 	if traced {
 		r.r.Inferred = append(r.r.Inferred, layerTree)
