@@ -15,10 +15,12 @@
 //	M2  Each ticket that allows is finished exactly once, whether its call was
 //	    dispatched, cancelled, timed out or lost.
 //	M3  A call is dispatched at most once, to the incarnation of the server and
-//	    the list of definitions that it was decided for.
-//	M4  Of a client's call, only the name, the id, the progress token and the
-//	    arguments that the ticket replaces differ on their way to the server. The
-//	    result the client reads is, byte for byte, what the Decider replied.
+//	    the list of definitions that it was decided for. A server of the era of
+//	    requests that wants input gets the same call again, with the input.
+//	M4  Of a client's call, only the name, the id, the progress token, what _meta says
+//	    of the revision and the client, and the arguments that the ticket replaces
+//	    differ on their way to the server. The result the client reads is, byte for
+//	    byte, what the Decider replied.
 //	M5  A message of the client has one reading (package strictjson) or is
 //	    refused; names that differ from known ones only in case are refused.
 //	M6  Text of a server reaches the client as the Decider leaves it only: as the
@@ -27,7 +29,9 @@
 //	M7  A command runs for a call that is under way, whose arguments it has byte for
 //	    byte, once, and no longer than the call.
 //	M8  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
-//	    refreshed lists, kept standard error.
+//	    refreshed lists, kept standard error, what servers ask.
+//	M9  What a server asks belongs to the request of exactly one connection, and goes
+//	    to that one; otherwise it is refused.
 //
 // Locks: server.mu before link.mu; none is held while a stream is read or
 // written or the Decider asked.
