@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"ringfence/internal/act/strictjson"
@@ -13,6 +14,9 @@ import (
 
 // named are the methods whose header Mcp-Name says what is in params, and where.
 var named = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+// tasked are the methods whose header Mcp-Name, if it is there, says which task.
+var tasked = []string{"tasks/get", "tasks/update", "tasks/cancel"}
 
 // mismatch says what of the headers of a message of 2026-07-28 is not what its body
 // says, "" if nothing (L4). A body that names no version is for the mediator to refuse.
@@ -26,6 +30,13 @@ func (h *Handler) mismatch(header http.Header, m mediator.Message, version strin
 	method, ok := only(header, headerMethod)
 	if !ok || method != m.Method() {
 		return headerMethod + " must be there once, and be the method of the body"
+	}
+	if slices.Contains(tasked, m.Method()) && len(header.Values(headerName)) > 0 {
+		value, ok := only(header, headerName)
+		want, _ := m.Param("taskId")
+		if got, fine := decoded(value); !ok || !fine || got != want {
+			return headerName + " is not params.taskId of the body"
+		}
 	}
 	if key := named[m.Method()]; key != "" && m.Request() {
 		value, ok := only(header, headerName)
@@ -100,8 +111,9 @@ func same(v strictjson.Value, header string) bool {
 		return got == string(v.Raw)
 	case strictjson.Digits:
 		return len(v.Raw) <= 32 && len(got) <= 32 && sameNumber(string(v.Raw), got)
+	default: // an array or an object is in no header
+		return false
 	}
-	return false
 }
 
 // sameNumber compares whole numbers by what they are: 42.0 is 42.

@@ -91,9 +91,10 @@ func (o Options) withDefaults() Options {
 
 // A Handler serves the clients of one mediator. Make one with [New].
 type Handler struct {
-	o     Options
-	m     *mediator.Mediator
-	token [sha256.Size]byte
+	o        Options
+	m        *mediator.Mediator
+	token    [sha256.Size]byte
+	patience time.Duration // for a client that takes in a piece of an answer
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -104,7 +105,7 @@ type Handler struct {
 
 // New returns a handler for clients of m, which must be serving.
 func New(m *mediator.Mediator, o Options) *Handler {
-	h := &Handler{o: o.withDefaults(), m: m, sessions: map[string]*session{}, requests: map[string]int{}}
+	h := &Handler{o: o.withDefaults(), m: m, sessions: map[string]*session{}, requests: map[string]int{}, patience: writeTime}
 	h.token = sha256.Sum256([]byte(o.Token))
 	return h
 }

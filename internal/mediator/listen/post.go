@@ -73,12 +73,12 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, who string) {
 	m := mediator.Read(body)
 	version, ok := only(r.Header, headerVersion)
 	if !ok {
-		refuseMessage(w, m, codeRequest, "there is more than one "+headerVersion)
+		h.refuseMessage(w, m, codeRequest, "there is more than one "+headerVersion)
 		return
 	}
 	switch {
 	case m.Err() != nil:
-		refuseMessage(w, m, codeOf(m.Err()), "refused: "+m.Err().Error())
+		h.refuseMessage(w, m, codeOf(m.Err()), "refused: "+m.Err().Error())
 	case revision.MatchString(version) && version >= firstStateless, m.Stateless() && !m.Response():
 		h.single(w, r, who, m, version)
 	default:
@@ -158,12 +158,12 @@ func (h *Handler) reserve(n int64) bool {
 }
 
 // refuseMessage answers m, which goes no further, with an error.
-func refuseMessage(w http.ResponseWriter, m mediator.Message, code int, text string) {
+func (h *Handler) refuseMessage(w http.ResponseWriter, m mediator.Message, code int, text string) {
 	status := statuses[code]
 	if status == 0 {
 		status = http.StatusBadRequest
 	}
-	writeJSON(w, status, m.Refusal(code, text))
+	h.writeJSON(w, status, m.Refusal(code, text))
 }
 
 // single serves a request that stands alone. The end of its connection cancels it.
@@ -173,7 +173,7 @@ func (h *Handler) single(w http.ResponseWriter, r *http.Request, who string, m m
 		return
 	}
 	if text := h.mismatch(r.Header, m, version); text != "" {
-		refuseMessage(w, m, codeMismatch, text)
+		h.refuseMessage(w, m, codeMismatch, text)
 		return
 	}
 	if !m.Request() {
@@ -192,6 +192,7 @@ func (h *Handler) single(w http.ResponseWriter, r *http.Request, who string, m m
 	defer stop()
 	gone := context.AfterFunc(ctx, c.Cancel)
 	defer gone()
+	s.take(ctx, stop, false)
 	c.Take(m, true, s)
 	h.send(ctx, w, s, cursor{}, true)
 }

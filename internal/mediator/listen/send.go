@@ -19,23 +19,23 @@ func flat(line []byte) []byte {
 }
 
 // writeJSON answers with one message.
-func writeJSON(w http.ResponseWriter, status int, line []byte) {
+func (h *Handler) writeJSON(w http.ResponseWriter, status int, line []byte) {
 	line = flat(line)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(line)))
 	w.WriteHeader(status)
-	_ = write(w, line)
+	_ = h.write(w, line) // it has gone, or does not read
 }
 
 // piece is how much of a body must be taken in within writeTime.
 const piece = 64 << 10
 
 // write writes to a client that keeps taking in.
-func write(w http.ResponseWriter, b []byte) error {
+func (h *Handler) write(w http.ResponseWriter, b []byte) error {
 	control := http.NewResponseController(w)
 	for len(b) > 0 {
 		n := min(len(b), piece)
-		if err := control.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		if err := control.SetWriteDeadline(time.Now().Add(h.patience)); err != nil {
 			return err
 		}
 		if _, err := w.Write(b[:n]); err != nil {
@@ -48,9 +48,10 @@ func write(w http.ResponseWriter, b []byte) error {
 
 // send writes a stream to a client: as one JSON message, if single and the answer is
 // the first line, else as server-sent events. It returns when the stream was sent, the
-// client has gone, or it is to come back for the rest.
-func (h *Handler) send(ctx context.Context, w http.ResponseWriter, s *stream, c cursor, single bool) {
-	out := &events{w: w, s: s}
+// client has gone, or it is to come back for the rest, and reports whether it can.
+func (h *Handler) send(ctx context.Context, w http.ResponseWriter, s *stream, c cursor, single bool) (opened bool) {
+	out := &events{h: h, w: w, s: s}
+	defer func() { opened = out.opened }()
 	quiet := time.NewTicker(h.o.Quiet)
 	defer quiet.Stop()
 	var poll <-chan time.Time
@@ -60,42 +61,43 @@ func (h *Handler) send(ctx context.Context, w http.ResponseWriter, s *stream, c 
 		poll = t.C
 	}
 	if !single && out.open() != nil {
-		return
+		return out.opened
 	}
 	for {
 		e, over := s.next(&c)
 		switch {
 		case e != nil && e.last && !out.opened:
-			writeJSON(w, e.status, e.line)
+			h.writeJSON(w, e.status, e.line)
 			s.wrote(e)
-			return
+			return out.opened
 		case e != nil:
 			if out.event(c.seen, e.line) != nil {
-				return
+				return out.opened
 			}
 			s.wrote(e)
 			continue
 		case over:
-			return
+			return out.opened
 		}
 		select {
 		case <-s.news:
 		case <-quiet.C:
 			if out.alive() != nil {
-				return
+				return out.opened
 			}
 		case <-poll:
 			if out.opened {
-				return
+				return out.opened
 			}
 		case <-ctx.Done():
-			return
+			return out.opened
 		}
 	}
 }
 
 // events writes server-sent events (WHATWG HTML, "Server-sent events").
 type events struct {
+	h      *Handler
 	w      http.ResponseWriter
 	s      *stream
 	opened bool
@@ -129,10 +131,10 @@ func (o *events) event(n int, line []byte) error {
 		head = append(append(append(head, "id: "...), o.s.eventID(n)...), '\n')
 	}
 	head = append(head, "event: message\ndata: "...)
-	if err := write(o.w, head); err != nil {
+	if err := o.h.write(o.w, head); err != nil {
 		return err
 	}
-	if err := write(o.w, line); err != nil {
+	if err := o.h.write(o.w, line); err != nil {
 		return err
 	}
 	return o.flush([]byte("\n\n"))
@@ -147,7 +149,7 @@ func (o *events) alive() error {
 }
 
 func (o *events) flush(b []byte) error {
-	if err := write(o.w, b); err != nil {
+	if err := o.h.write(o.w, b); err != nil {
 		return err
 	}
 	return http.NewResponseController(o.w).Flush()

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
@@ -35,14 +36,14 @@ type session struct {
 // inSession serves a message of a client that has, or opens, a session.
 func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, who string, m mediator.Message, version string) {
 	if version != "" && !slices.Contains(mediator.SessionVersions(), version) {
-		refuseMessage(w, m, codeRequest, "this protocol version is not supported")
+		h.refuseMessage(w, m, codeRequest, "this protocol version is not supported")
 		return
 	}
 	id, ok := only(r.Header, headerSession)
 	opens := m.Method() == "initialize" && m.Request()
 	switch {
 	case !ok || id == "" && !opens:
-		refuseMessage(w, m, codeRequest, headerSession+" must be there once: it is in the answer to initialize")
+		h.refuseMessage(w, m, codeRequest, headerSession+" must be there once: it is in the answer to initialize")
 		return
 	case id == "":
 		h.open(w, r, who, m)
@@ -50,7 +51,7 @@ func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, who string, 
 	}
 	s := h.enterSession(id, who)
 	if s == nil {
-		writeJSON(w, http.StatusNotFound, m.Refusal(codeRequest, "there is no such session: initialize again"))
+		h.writeJSON(w, http.StatusNotFound, m.Refusal(codeRequest, "there is no such session: initialize again"))
 		return
 	}
 	defer s.leave()
@@ -69,10 +70,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *session, m me
 		refuse(w, http.StatusTooManyRequests, "too many requests of one session at once")
 		return
 	}
-	out.take()
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	out.take(ctx, stop, false)
 	s.c.Take(m, false, out)
-	h.send(r.Context(), w, out, cursor{}, true)
-	out.giveBack()
+	out.giveBack(h.send(ctx, w, out, cursor{}, true))
 	s.tidy()
 }
 
@@ -231,16 +233,21 @@ func (s *session) newStream() *stream {
 	return out
 }
 
-// tidy forgets streams that were sent, the oldest first, beyond what is kept.
+// tidy forgets streams that nobody reads, the oldest first, beyond what is kept.
 func (s *session) tidy() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for id, each := range s.streams {
+		if each.empty() {
+			delete(s.streams, id)
+		}
+	}
 	if len(s.streams) <= maxStreams {
 		return
 	}
 	ids := make([]int, 0, len(s.streams))
 	for id, each := range s.streams {
-		if each.finished() {
+		if each.left() {
 			ids = append(ids, id)
 		}
 	}
@@ -293,21 +300,21 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, who string) {
 		return
 	}
 	defer s.leave()
-	out, from := s.loose, cursor{}
+	out, from := s.loose, s.loose.unsent()
 	if last != "" {
 		if out, from, ok = s.at(last); !ok {
 			refuse(w, http.StatusNotFound, "there is no such event any more")
 			return
 		}
-	} else {
-		from = out.unsent()
 	}
-	if !out.take() {
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	if !out.take(ctx, stop, last != "") {
 		refuse(w, http.StatusConflict, "this stream is open already")
 		return
 	}
-	defer out.giveBack()
-	h.send(r.Context(), w, out, from, false)
+	defer out.giveBack(true)
+	h.send(ctx, w, out, from, false)
 }
 
 // unsent is where a client begins that has not come back.

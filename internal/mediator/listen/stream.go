@@ -14,7 +14,8 @@ const (
 	maxWaiting   = 256      // lines that wait to be read
 	maxKept      = 128      // events that are kept for a client that comes back
 	maxKeptBytes = 1 << 20  // bytes of them; an answer that is longer is kept until it is sent once
-	maxUnread    = 80 << 20 // bytes that wait to be read; the longest answer fits
+	maxUnread    = 80 << 20 // bytes that wait for a client that reads; the longest answer fits
+	maxLeft      = 4 << 20  // bytes that wait for a client that is to come back
 )
 
 // An event is one line of a stream.
@@ -46,13 +47,15 @@ type stream struct {
 	first  int // number of events[0]; events count from 1
 	bytes  int // of events
 	over   bool
-	taken  bool // a connection is writing it
+	taken  bool          // a connection is writing it
+	stop   func()        // ends that connection
+	freed  chan struct{} // has room; a value says that it did
 }
 
 var _ mediator.Stream = (*stream)(nil)
 
 func newStream(s *session, id int) *stream {
-	return &stream{s: s, id: id, first: 1, news: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	return &stream{s: s, id: id, first: 1, news: make(chan struct{}, 1), room: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
 var errOver = errors.New("the stream has ended")
@@ -101,7 +104,12 @@ func (s *stream) add(ctx context.Context, e *event) error {
 		case s.hasRoom(len(e.line)):
 			s.put(e)
 			s.mu.Unlock()
+			poke(s.room) // perhaps there is room for another one who waits
 			return nil
+		case !s.taken && e.last:
+			s.close() // more than is kept for a client that has gone
+			s.mu.Unlock()
+			return errOver
 		}
 		s.mu.Unlock()
 		select {
@@ -117,6 +125,9 @@ func (s *stream) add(ctx context.Context, e *event) error {
 func (s *stream) hasRoom(n int) bool {
 	for len(s.events) > 0 && s.events[0].sent && (len(s.events) >= maxKept || s.bytes+n > maxKeptBytes || s.s == nil) {
 		s.drop()
+	}
+	if !s.taken {
+		return len(s.events) < maxWaiting && s.bytes+n <= maxLeft
 	}
 	return len(s.events) < maxWaiting && (len(s.events) == 0 || s.bytes+n <= maxUnread)
 }
@@ -144,21 +155,41 @@ func poke(c chan struct{}) {
 	}
 }
 
-// take reserves the stream for one connection.
-func (s *stream) take() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taken {
-		return false
+// take reserves the stream for one connection, whose end is stop. If another has it,
+// and over is set, that one ends first: its client has come back before we knew that it
+// had gone.
+func (s *stream) take(ctx context.Context, stop func(), over bool) bool {
+	for {
+		s.mu.Lock()
+		if !s.taken {
+			s.taken, s.stop = true, stop
+			s.mu.Unlock()
+			return true
+		}
+		other := s.stop
+		s.mu.Unlock()
+		if !over {
+			return false
+		}
+		other()
+		select {
+		case <-s.freed:
+		case <-ctx.Done():
+			return false
+		}
 	}
-	s.taken = true
-	return true
 }
 
-func (s *stream) giveBack() {
+// giveBack ends the writing of one connection. What is too much for a client that is to
+// come back is forgotten, and so is everything if it has no event to come back with.
+func (s *stream) giveBack(opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken = false
+	s.taken, s.stop = false, nil
+	poke(s.freed)
+	if !opened || s.id != 0 && s.bytes > maxLeft {
+		s.close()
+	}
 }
 
 // A cursor is the number of the last event that the client has; 0 is none.
@@ -178,7 +209,7 @@ func (s *stream) next(c *cursor) (e *event, over bool) {
 	return s.events[i], false
 }
 
-// written notes that an event was written, and forgets it if it is not kept.
+// wrote notes that an event was written, and forgets it if it is not kept.
 func (s *stream) wrote(e *event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,6 +225,11 @@ func (s *stream) wrote(e *event) {
 func (s *stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.close()
+}
+
+// close is end for who holds s.mu.
+func (s *stream) close() {
 	s.over = true
 	for len(s.events) > 0 {
 		s.drop()
@@ -202,9 +238,16 @@ func (s *stream) end() {
 	poke(s.room)
 }
 
-// finished reports whether the whole stream was sent.
-func (s *stream) finished() bool {
+// left reports whether no connection is writing the stream.
+func (s *stream) left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over && (len(s.events) == 0 || s.events[len(s.events)-1].sent)
+	return !s.taken
+}
+
+// empty reports whether there is nothing that a client could come back for.
+func (s *stream) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over && len(s.events) == 0
 }
