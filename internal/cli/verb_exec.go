@@ -265,6 +265,7 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	if f.policy != "" {
 		f.policy = absolute(f.policy)
 	}
+	s.Env = append(committer(s.Workspace.Path, s.Env), s.Env...)
 	for _, p := range f.readOnly {
 		s.ReadOnly = append(s.ReadOnly, absolute(p))
 	}
