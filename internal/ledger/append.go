@@ -54,7 +54,7 @@ func (l *Ledger) Append(ctx context.Context, durable bool, entries ...Entry) ([]
 }
 
 func (l *Ledger) append(ctx context.Context, r *request) (_ []Ref, err error) {
-	if r.entries, err = canonical(r.entries, r.own); err == nil {
+	if r.entries, err = canonical(r.entries, r.own, ctx.Done() != nil); err == nil {
 		err = l.put(ctx, r)
 	}
 	if err != nil {
@@ -91,8 +91,9 @@ func (l *Ledger) put(ctx context.Context, r *request) error {
 	}
 }
 
-// canonical checks entries and returns them with canonical bodies.
-func canonical(entries []Entry, own bool) ([]Entry, error) {
+// canonical checks entries and returns them with canonical bodies, which are the
+// caller's own unless it may be gone, and reuse them, before they are written.
+func canonical(entries []Entry, own, mayLeave bool) ([]Entry, error) {
 	if len(entries) == 0 || len(entries) > MaxBatch {
 		return nil, fmt.Errorf("%d entries, want 1 to %d", len(entries), MaxBatch)
 	}
@@ -108,14 +109,14 @@ func canonical(entries []Entry, own bool) ([]Entry, error) {
 		if e.Type == TypeEnd && e.Session == SystemSession {
 			return nil, fmt.Errorf("session %q never ends", SystemSession)
 		}
-		if strictjson.IsCanonical(e.Body) {
-			e.Body = bytes.Clone(e.Body) // the caller may be gone, and reuse it, before it is written
-		} else {
+		if !strictjson.IsCanonical(e.Body) {
 			body, err := strictjson.Canonical(e.Body)
 			if err != nil {
 				return nil, fmt.Errorf("body of a %q entry: %w", e.Type, err)
 			}
 			e.Body = body
+		} else if mayLeave {
+			e.Body = bytes.Clone(e.Body)
 		}
 		if err := checkBody(e.Body); err != nil {
 			return nil, fmt.Errorf("%q entry: %w", e.Type, err)

@@ -73,26 +73,28 @@ func parseFrame(b []byte) (f frame, ok bool) {
 	return frame{binary.LittleEndian.Uint64(b[8:]), int64(first), int64(durable), int(count), int(length)}, true
 }
 
-// entrySum is the checksum of an entry of a frame: a leaf in another place, or of
-// another use, has another.
-func entrySum(use uint64, index int64, leaf []byte) uint32 {
-	var place [20]byte
-	binary.LittleEndian.PutUint64(place[0:], use)
-	binary.LittleEndian.PutUint64(place[8:], uint64(index))
-	binary.LittleEndian.PutUint32(place[16:], uint32(len(leaf)))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, leaf)
+// An entrySum computes checksums of entries in frames; it is what a place is written
+// into. A leaf in another place, or of another use, has another sum.
+type entrySum [20]byte
+
+func (s *entrySum) of(use uint64, index int64, leaf []byte) uint32 {
+	binary.LittleEndian.PutUint64(s[0:], use)
+	binary.LittleEndian.PutUint64(s[8:], uint64(index))
+	binary.LittleEndian.PutUint32(s[16:], uint32(len(leaf)))
+	return crc32.Update(crc32.Checksum(s[:], castagnoli), castagnoli, leaf)
 }
 
-// sealEntry fills in what is before a leaf, which is the rest of b.
-func sealEntry(b []byte, use uint64, index int64) {
+// seal fills in what is before a leaf, which is the rest of b.
+func (s *entrySum) seal(b []byte, use uint64, index int64) {
 	leaf := b[frameEntry:]
 	binary.LittleEndian.PutUint32(b, uint32(len(leaf)))
-	binary.LittleEndian.PutUint32(b[4:], entrySum(use, index, leaf))
+	binary.LittleEndian.PutUint32(b[4:], s.of(use, index, leaf))
 }
 
 // leaves returns the entries of a frame, and the length of all of it. If one of them is
 // not as it was written, those before it and ok=false.
 func (f *frame) leaves(b []byte) (leaves [][]byte, size int, ok bool) {
+	var sum entrySum
 	rest := b[frameHead : frameHead+f.length]
 	for i := range f.count {
 		if len(rest) < frameEntry {
@@ -103,7 +105,7 @@ func (f *frame) leaves(b []byte) (leaves [][]byte, size int, ok bool) {
 			return leaves, 0, false
 		}
 		leaf := rest[frameEntry : frameEntry+n : frameEntry+n]
-		if binary.LittleEndian.Uint32(rest[4:]) != entrySum(f.use, f.first+int64(i), leaf) {
+		if binary.LittleEndian.Uint32(rest[4:]) != sum.of(f.use, f.first+int64(i), leaf) {
 			return leaves, 0, false
 		}
 		leaves, rest = append(leaves, leaf), rest[frameEntry+n:]

@@ -368,7 +368,7 @@ func forge(b []byte, l *Ledger) []byte {
 	raw := appendLeaf(make([]byte, frameHead+frameEntry), leaf{
 		body: []byte("{}"), session: []byte("s"), typ: []byte("note"), time: []byte("2026-11-30T13:00:00.000000Z"), boot: 1, seq: 10,
 	})
-	sealEntry(raw[frameHead:], f.use, f.first)
+	new(entrySum).seal(raw[frameHead:], f.use, f.first)
 	copy(b[journalHead+s.used:], f.seal(raw))
 	return b
 }
@@ -433,8 +433,8 @@ func FuzzJournal(f *testing.F) {
 	b := make([]byte, frameHead+2*entry)
 	copy(b[frameHead+frameEntry:], "{}")
 	copy(b[frameHead+entry+frameEntry:], "{}")
-	sealEntry(b[frameHead:frameHead+entry], j.use, j.first)
-	sealEntry(b[frameHead+entry:], j.use, j.first+1)
+	new(entrySum).seal(b[frameHead:frameHead+entry], j.use, j.first)
+	new(entrySum).seal(b[frameHead+entry:], j.use, j.first+1)
 	f.Add(j.seal(b), int64(3))
 	f.Fuzz(func(t *testing.T, b []byte, n int64) {
 		img := parseImage([][]byte{b, nil, b})

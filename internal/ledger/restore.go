@@ -145,7 +145,8 @@ func (l *Ledger) resume(ctx context.Context, tx *sql.Tx, o Options, head *Checkp
 	}
 	l.boot = last.Boot + 1
 	l.w.last = last.Time.UnixMicro()
-	l.w.wall, l.w.when = l.w.last, formatTime(l.w.last)
+	l.w.wall = l.w.last
+	l.w.when.set(-1, l.w.last)
 	if err := tx.QueryRowContext(ctx, "SELECT max(sid)+1 FROM sessions").Scan(&l.w.nextSID); err != nil {
 		return fmt.Errorf("counting sessions: %w", err)
 	}

@@ -39,6 +39,13 @@ func (f *frontier) add(h [32]byte, complete func(tileRoot)) {
 	f.size++
 }
 
+// become makes f what g is, and does not copy what is not in use.
+func (f *frontier) become(g *frontier) {
+	f.size = g.size
+	n := bits.Len64(uint64(g.size))
+	copy(f.roots[:n], g.roots[:n])
+}
+
 // root returns the Merkle tree hash.
 func (f *frontier) root() [32]byte {
 	if f.size == 0 {

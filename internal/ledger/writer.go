@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -37,9 +36,16 @@ type writer struct {
 	nextSID  int64
 	tailSIDs []int64 // of the entries in the tile that is not complete
 	last     int64   // time of the last entry, in µs since 1970
-	when     []byte  // the same in timeLayout
+	when     instant // the same in timeLayout
 	wall     int64   // what the clock last said, in µs
 	forgot   int64   // how many entries the database had when chains were last forgotten
+}
+
+// become makes w what v is, and does not copy what is not in use.
+func (w *writer) become(v *writer) {
+	w.tree.become(&v.tree)
+	w.chains, w.nextSID, w.tailSIDs, w.forgot = v.chains, v.nextSID, v.tailSIDs, v.forgot
+	w.last, w.when, w.wall = v.last, v.when, v.wall
 }
 
 // A draft is what one group will add to a writer.
@@ -49,6 +55,7 @@ type draft struct {
 	additions
 
 	boot   int64
+	sum    entrySum
 	frame  frame       // in which its entries are written,
 	buf    []byte      // and its bytes
 	signer note.Signer // takes over with this draft, if any
@@ -143,7 +150,8 @@ func (d *draft) again(l *Ledger, size int, inJournal bool) *draft {
 	}
 	clear(d.changed)
 	d.additions = d.empty()
-	d.writer, d.boot, d.signer = l.w, l.boot, nil
+	d.writer.become(&l.w)
+	d.boot, d.signer = l.boot, nil
 	if inJournal {
 		d.frame, d.buf = frame{use: l.journal.segs[l.journal.active].use}, l.journal.room()
 	} else {
@@ -206,11 +214,11 @@ func (l *Ledger) forget(settled int64) {
 // checkpointer if it has not been since the last checkpoint, or if the journal
 // fills.
 func (l *Ledger) adopt(d *draft, inJournal bool) {
-	l.w = d.writer
+	l.w.become(&d.writer)
 	maps.Copy(l.w.chains, d.changed)
 	l.mu.Lock()
 	before := l.head.size - l.signed.Size
-	l.head = l.w.tree
+	l.head.become(&l.w.tree)
 	after := l.head.size - l.signed.Size
 	if d.signer != nil {
 		l.signer = d.signer
@@ -270,24 +278,26 @@ func (d *draft) observe(now time.Time) {
 		d.add(Entry{SystemSession, TypeClock, fmt.Appendf(nil, `{"from":%q,"to":%q}`, formatTime(before), formatTime(wall))})
 	}
 	if wall > d.last {
-		d.when = nextTime(d.when, d.last, wall)
+		d.when.set(d.last, wall)
 		d.last = wall
 	}
 }
 
-// nextTime is formatTime of micros, given that of a time before: most entries
-// are of the same second as the last.
-func nextTime(when []byte, before, micros int64) []byte {
-	if micros/1e6 != before/1e6 || len(when) != len(timeLayout) || before < 0 {
-		return formatTime(micros)
+// An instant is a time in timeLayout.
+type instant [len(timeLayout)]byte
+
+// set makes it that of micros, given the time it is: most entries are of the same second
+// as the last.
+func (t *instant) set(before, micros int64) {
+	if micros/1e6 != before/1e6 || t[0] == 0 || before < 0 {
+		copy(t[:], formatTime(micros))
+		return
 	}
-	when = slices.Clone(when)
 	digits := micros % 1e6
-	for i := len(when) - 2; i > len(when)-8; i-- {
-		when[i] = byte('0' + digits%10)
+	for i := len(t) - 2; i > len(t)-8; i-- {
+		t[i] = byte('0' + digits%10)
 		digits /= 10
 	}
-	return when
 }
 
 func formatTime(micros int64) []byte {
@@ -305,10 +315,10 @@ func (d *draft) add(e Entry) Ref {
 	}
 	start := len(d.buf)
 	d.buf = appendLeaf(append(d.buf, make([]byte, frameEntry)...), leaf{
-		body: e.Body, session: []byte(e.Session), typ: []byte(e.Type), time: d.when,
+		body: e.Body, session: []byte(e.Session), typ: []byte(e.Type), time: d.when[:],
 		prev: c.prev, boot: d.boot, seq: c.seq,
 	})
-	sealEntry(d.buf[start:], d.frame.use, index)
+	d.sum.seal(d.buf[start:], d.frame.use, index)
 	raw := d.buf[start+frameEntry : len(d.buf) : len(d.buf)]
 	ref := Ref{Index: index, Session: e.Session, Seq: c.seq, Hash: leafHash(raw)}
 	d.rows = append(d.rows, row{index, c.sid, raw})
