@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -99,8 +98,8 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	if on != nil {
 		err = on.serve(running, s, o.mediator, log)
 	} else {
-		in, done := oneAtATime(s.in)
-		err = o.mediator.Run(running, in, s.out)
+		done := oneAtATime(s)
+		err = o.mediator.Run(running, s.in, s.out)
 		done()
 	}
 	<-tried
@@ -115,17 +114,24 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 }
 
 // oneAtATime prepares this process for passing messages between streams: a message
-// wakes one thread of it, the one that does all that there is to do. in is the standard
-// input as it is to be read until done.
-func oneAtATime(in io.Reader) (polled io.Reader, done func()) {
+// wakes one thread of it, the one that does all that there is to do. done makes s what it
+// was.
+func oneAtATime(s *streams) (done func()) {
 	// More would be woken by each message, and find nothing to do.
-	procs := runtime.GOMAXPROCS(1)
-	free := func() {}
+	procs, in, out := runtime.GOMAXPROCS(1), s.in, s.out.w
+	freeIn, freeOut := func() {}, func() {}
 	if f, ok := in.(*os.File); ok {
-		in, free = ipc.Polled(f, os.Stdout, os.Stderr)
+		f, freeIn = ipc.Polled(f, os.Stdout, os.Stderr)
+		s.in = ipc.BriskReader(f)
 	}
-	return in, func() {
-		free()
+	if f, ok := out.(*os.File); ok {
+		f, freeOut = ipc.Polled(f, os.Stdin, os.Stderr)
+		s.out.w = ipc.BriskWriter(f)
+	}
+	return func() {
+		freeIn()
+		freeOut()
+		s.in, s.out.w = in, out
 		runtime.GOMAXPROCS(procs)
 	}
 }
@@ -434,8 +440,13 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		if annotations == "" {
 			annotations = s.Ringfence.Builtin
 		}
+		var changes []string
+		writes := s.Ringfence.Builtin == "exec" && s.Ringfence.Workspace == sandbox.ReadWrite
+		if writes {
+			changes = boxes.Paths(s)
+		}
 		r.Servers = append(r.Servers, api.ServerInfo{
-			Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations, Program: program,
+			Boxes: writes, Changes: changes, Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations, Program: program,
 		})
 	}
 	return r, nil

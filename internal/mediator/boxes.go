@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/ipc"
 )
 
 // Boxes is the [Starter] that starts servers in boxes of one tier.
@@ -37,7 +39,7 @@ type Boxes struct {
 	RecordCommand func(ctx context.Context, ticket string, r sandbox.Report) error
 	// Launch has a command decided that may change what it is given, and starts it.
 	// finish is called once, at its end.
-	Launch func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (box sandbox.Box, finish func() error, err error)
+	Launch func(ctx context.Context, call string, tier sandbox.Tier, s sandbox.Spec) (box sandbox.Box, finish func() error, err error)
 }
 
 var _ Starter = Boxes{}
@@ -124,7 +126,7 @@ func (c *channel) Close() error {
 func process(box sandbox.Box) *Process {
 	kill := func() { _ = box.Kill() } // what cannot be killed shows in Wait
 	return &Process{
-		Stdin: box.Stdin(), Stdout: closer{box.Stdout().Read}, Stderr: closer{box.Stderr().Read},
+		Stdin: brisk{ipc.BriskWriter(box.Stdin()), box.Stdin()}, Stdout: closer{ipc.BriskReader(box.Stdout()).Read}, Stderr: closer{box.Stderr().Read},
 		Terminate: func() { _ = box.Terminate() }, Kill: kill, Report: box.Report().String(),
 		Wait: func() error {
 			exit, err := box.Wait()
@@ -134,6 +136,12 @@ func process(box sandbox.Box) *Process {
 			return err
 		},
 	}
+}
+
+// A brisk is a stream that something else writes to.
+type brisk struct {
+	io.Writer
+	io.Closer
 }
 
 // A closer is a stream that ends with its box and needs no closing.

@@ -137,7 +137,7 @@ func StopAny(ctx context.Context, o Options, force bool) error {
 // readStream greets the engine on nc, sends one request and passes on the parts
 // of its reply.
 func (c *Client) readStream(nc net.Conn, method string, params any, part func(reply) error) error {
-	l := &link{out: writer{nc: nc}}
+	l := &link{out: writer{nc: nc, to: nc}}
 	r := bufio.NewReaderSize(nc, 16<<10)
 	if _, err := l.greet(r, Version); err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"sync"
+
+	"ringfence/internal/sys/ipc"
 )
 
 // A reply is one reply frame.
@@ -35,8 +37,8 @@ type link struct {
 func newLink(ctx context.Context, nc net.Conn, version int) (*link, Hello, error) {
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
-	l := &link{out: writer{nc: nc}, next: 1, pending: map[uint64]chan reply{}, done: make(chan struct{})}
-	r := bufio.NewReaderSize(nc, 16<<10)
+	l := &link{out: writer{nc: nc, to: ipc.BriskWriter(nc)}, next: 1, pending: map[uint64]chan reply{}, done: make(chan struct{})}
+	r := bufio.NewReaderSize(ipc.BriskReader(nc), 16<<10)
 	hello, err := l.greet(r, version)
 	if err != nil {
 		err = errors.Join(err, context.Cause(ctx))

@@ -233,7 +233,7 @@ func TestStopAny(t *testing.T) {
 			ours, theirs := net.Pipe()
 			go func() { // an engine of that version
 				defer theirs.Close()
-				w := writer{nc: theirs}
+				w := writer{nc: theirs, to: theirs}
 				h, _, err := readHeader(theirs, maxHeader)
 				var p helloParams
 				if err != nil || decode(h.Params, &p) != nil {

@@ -201,7 +201,7 @@ func (s *Server) serveConn(ctx context.Context, nc net.Conn, peer ipc.Peer, plac
 		server: s,
 		seat:   place,
 		caller: Caller{Conn: s.last.Add(1), Peer: peer, Guest: s.opts.Guests != nil},
-		out:    writer{nc: nc},
+		out:    writer{nc: nc, to: nc},
 		ctx:    ctx,
 		cancel: cancel,
 		ended:  make(chan error, 1),

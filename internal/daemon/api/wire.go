@@ -114,6 +114,7 @@ const (
 type writer struct {
 	mu    sync.Mutex
 	nc    net.Conn
+	to    io.Writer // nc, or what writes to it
 	armed time.Time // the deadline of nc
 }
 
@@ -129,7 +130,7 @@ func (w *writer) frame(head, body []byte, stall time.Duration) error {
 		// One that cannot be set is a closed connection: the write says so.
 		_ = w.nc.SetWriteDeadline(w.armed)
 	}
-	err := ipc.WriteFrame(w.nc, head, body)
+	err := ipc.WriteFrame(w.to, head, body)
 	if err != nil {
 		_ = w.nc.Close()
 	}

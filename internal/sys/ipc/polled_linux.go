@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// polled opens a pipe anew, so that only our reading of it is changed. A socket cannot
+// polled opens a pipe anew, so that only our use of it is changed. A socket cannot
 // be opened anew, and is left alone if it is one of the others too: other processes
 // write to those.
 func polled(f *os.File, others []*os.File) (*os.File, func()) {
@@ -22,7 +22,11 @@ func polled(f *os.File, others []*os.File) (*os.File, func()) {
 	_ = raw.Control(func(fd uintptr) { // its error is that f is closed, as who reads will see
 		switch mode := fi.Mode(); {
 		case mode&fs.ModeNamedPipe != 0:
-			again, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(fd)), os.O_RDONLY|unix.O_NONBLOCK, 0)
+			flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+			if err != nil {
+				return
+			}
+			again, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(fd)), flags&unix.O_ACCMODE|unix.O_NONBLOCK, 0)
 			if err == nil {
 				as, done = again, func() { _ = again.Close() }
 			}
