@@ -150,7 +150,7 @@ func (d *draft) again(l *Ledger, size int, inJournal bool) *draft {
 	}
 	clear(d.changed)
 	d.additions = d.empty()
-	d.writer.become(&l.w)
+	d.become(&l.w)
 	d.boot, d.signer = l.boot, nil
 	if inJournal {
 		d.frame, d.buf = frame{use: l.journal.segs[l.journal.active].use}, l.journal.room()
