@@ -231,10 +231,10 @@ func (c *call) grantAll(ctx context.Context, body []byte, kept *passed, known ma
 	return edits, nil
 }
 
-// goOn returns m as it is to reach the server: with what the Decider leaves of the responses
-// to what the server asked, and none to what it did not ask.
-func (f *front) goOn(ctx context.Context, m message) (message, error) {
-	if !f.passes(m) || !m.params.ok() {
+// goOn returns m as it is to reach the server s: with what the Decider leaves of the
+// responses to what the server asked, or of those that come unasked.
+func (f *front) goOn(ctx context.Context, m message, s *server) (message, error) {
+	if !f.passes(m) || !m.params.ok() || s == nil {
 		return m, nil
 	}
 	state, marked, err := strictjson.Find(m.params.of(m.raw), "/requestState")
@@ -251,7 +251,10 @@ func (f *front) goOn(ctx context.Context, m message) (message, error) {
 		if m, err = m.without("inputResponses"); err == nil {
 			m, err = m.without("requestState")
 		}
-		return m, err
+		if err != nil || !responds || given.Kind != strictjson.Object {
+			return m, err
+		}
+		return f.unasked(ctx, m, s, given.Raw)
 	}
 	var replies []byte
 	if responds {
@@ -275,6 +278,50 @@ func (f *front) goOn(ctx context.Context, m message) (message, error) {
 	}
 	at := m.params.start
 	return m.edited(strictjson.Edit{Start: at + state.Start, End: at + state.End, New: kept.state})
+}
+
+// kindOf is the request that a response answers, by its shape; "" is none.
+func kindOf(response []byte) string {
+	for _, k := range []struct{ pointer, method string }{
+		{"/action", askElicitation}, {"/role", askSampling}, {"/roots", askRoots},
+	} {
+		if _, ok, err := strictjson.Find(response, k.pointer); err == nil && ok {
+			return k.method
+		}
+	}
+	return ""
+}
+
+// unasked returns m with responses that the server did not ask for here, as the Decider
+// leaves them: each is decided as if it had.
+func (f *front) unasked(ctx context.Context, m message, s *server, responses []byte) (message, error) {
+	members, err := strictjson.Members(responses, strictjson.Limits{})
+	if err != nil || len(members) > maxInputs {
+		return m, errors.Join(errors.New("inputResponses cannot be read, or are too many"), err)
+	}
+	kept := &passed{tickets: map[string]act.Ticket{}}
+	c := &call{f: f, m: m, s: s}
+	for _, v := range members {
+		method := kindOf(responses[v.Start:v.End])
+		if method == "" {
+			continue
+		}
+		t, err := c.grant(ctx, method, []byte(`{"message":"(the client answers what was not asked here)"}`))
+		if err == nil {
+			kept.tickets[v.Name] = t
+		}
+	}
+	replies, err := f.m.replies(ctx, kept, responses)
+	f.m.drop(kept, errWithheld)
+	if err != nil {
+		return m, err
+	}
+	at := m.params.start + 1
+	member := append([]byte(`"inputResponses":`), replies...)
+	if len(bytes.TrimSpace(m.params.of(m.raw))) > 2 {
+		member = append(member, ',')
+	}
+	return m.edited(strictjson.Edit{Start: at, End: at, New: member})
 }
 
 // replies finishes what was granted with the responses of the client, and returns what is

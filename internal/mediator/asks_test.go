@@ -41,7 +41,8 @@ func TestMC14Passed(t *testing.T) {
 	}}
 	d := deciding(`tools/list fs.asks/list allow
 tools/call fs.elicitation/create allow {"message":"age? [removed]"}
-finish fs.elicitation/create {"action":"accept","content":{"age":"[removed]"}}`)
+finish fs.elicitation/create {"action":"accept","content":{"age":"[removed]"}}
+tools/call fs.roots/list deny policy no`)
 	c := speaking(t, d, k)
 	call := `"name":"a","arguments":{}`
 	first := c.ask(modernLine(1, "tools/call", call), `"message":"age? [removed]"`, `"q":{"method":"elicitation/create"`)
@@ -53,19 +54,20 @@ finish fs.elicitation/create {"action":"accept","content":{"age":"[removed]"}}`)
 	if got := k.last("tools/call"); !strings.Contains(got, `"inputResponses":{"q":{"action":"accept","content":{"age":"[removed]"}}}`) || !strings.Contains(got, `"requestState":"their state"`) {
 		t.Errorf("the server heard %s", got)
 	}
-	// A state is good once, and for its request only; what comes without one is dropped.
+	// A state is good once, and for its request only; what comes without one is decided
+	// as if it had been asked, and what answers no question of a known kind is dropped.
 	c.ask(modernLine(3, "tools/call", call+`,"inputResponses":{"q":{"action":"accept"}},"requestState":`+state), `"content":[]`)
-	if got := k.last("tools/call"); strings.Contains(got, "inputResponses") || strings.Contains(got, "requestState") {
-		t.Errorf("what was answered before reached the server again: %s", got)
+	if got := k.last("tools/call"); !strings.Contains(got, `"inputResponses":{"q":{"action":"accept","content":{"age":"[removed]"}}}`) || strings.Contains(got, "requestState") {
+		t.Errorf("answered again, the server heard %s", got)
 	}
-	c.ask(modernLine(4, "tools/call", call+`,"inputResponses":{"q":{"action":"accept"}}`), `"content":[]`)
-	if got := k.last("tools/call"); strings.Contains(got, "inputResponses") {
+	c.ask(modernLine(4, "tools/call", call+`,"inputResponses":{"q":{"roots":[]},"r":{"secret":"x"}}`), `"content":[]`)
+	if got := k.last("tools/call"); !strings.Contains(got, `"inputResponses":{}`) {
 		t.Errorf("what nobody asked for reached the server: %s", got)
 	}
 	c.ask(modernLine(5, "tools/call", `"name":"a","arguments":{"x":1},"requestState":`+state), `"code":-32602`)
 	c.close()
-	if got := d.logged("finish fs.elicitation"); len(got) != 1 || !strings.Contains(got[0], "secret") {
-		t.Errorf("finished %q", got)
+	if got := d.logged("decide tools/call fs.elicitation"); len(got) != 2 {
+		t.Errorf("decided %q", got)
 	}
 }
 

@@ -87,25 +87,31 @@ type call struct {
 // it. A result counts as held until that line is written: a client that does not
 // read gets no more of them.
 func (f *front) call(ctx context.Context, m message) parcel {
-	m, err := f.goOn(ctx, m)
-	if err != nil {
-		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
-	}
 	parts, err := readCall(m)
+	var s *server
+	var tool string
+	if err == nil {
+		s, tool = f.m.route(parts.name)
+		if went, gerr := f.goOn(ctx, m, s); gerr != nil {
+			err = gerr
+		} else if &went.raw[0] != &m.raw[0] {
+			m = went
+			parts, err = readCall(m)
+		}
+	}
 	if err != nil {
 		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
-	c := &call{f: f, m: m, tool: true, name: parts.name, args: parts.arguments.of(m.raw)}
-	if c.taskable = parts.task.ok(); c.taskable {
+	c := &call{f: f, m: m, s: s, tool: true, name: parts.name, args: parts.arguments.of(m.raw)}
+	if c.taskable = parts.task.ok() && !f.passes(m); c.taskable {
 		c.needs = "/tasks/requests/tools/call"
 	} else if f.passes(m) {
-		_, c.taskable, _ = strictjson.Find(f.offers(m), "/extensions/"+strictjson.Escape(extTasks))
+		c.taskable = f.knowsTasks(m)
 	}
 	if c.args == nil {
 		c.args = []byte("{}")
 	}
-	var tool string
-	if c.s, tool = f.m.route(parts.name); c.s != nil {
+	if c.s != nil {
 		c.name = c.s.cfg.Name + "." + tool
 	}
 	if strings.Contains(tool, "/") { // it would be decided as a method

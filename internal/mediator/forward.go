@@ -28,22 +28,33 @@ func (f *front) forward(ctx context.Context, m message) parcel {
 	case m.method == "resources/subscribe", m.method == "resources/unsubscribe":
 		return f.subscribe(ctx, m, row)
 	}
-	m, err := f.goOn(ctx, m)
+	p, s, err := f.routed(ctx, m, row)
 	if err != nil {
-		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
-	}
-	p, err := readParams(m, row)
-	if err != nil {
-		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
-	}
-	c := &call{f: f, m: m, needs: row.needs}
-	if c.s, err = f.serverOf(ctx, m, row, &p); err != nil {
 		return parcel{line: f.unknown(m, err)}
 	}
+	if went, err := f.goOn(ctx, m, s); err != nil {
+		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
+	} else if &went.raw[0] != &m.raw[0] {
+		m = went
+		if p, s, err = f.routed(ctx, m, row); err != nil {
+			return parcel{line: f.unknown(m, err)}
+		}
+	}
+	c := &call{f: f, m: m, s: s, needs: row.needs}
 	c.name, c.args = c.s.cfg.Name+"."+row.name, p.decided(m)
 	c.build = func(id int64, args []byte, _ bool) ([]byte, error) { return p.toServer(m, id, args) }
 	line := c.answer(ctx)
 	return parcel{line, c.free}
+}
+
+// routed finds the parts of m and the server that is to answer it.
+func (f *front) routed(ctx context.Context, m message, row method) (params, *server, error) {
+	p, err := readParams(m, row)
+	if err != nil {
+		return p, nil, err
+	}
+	s, err := f.serverOf(ctx, m, row, &p)
+	return p, s, err
 }
 
 // errNothing says that nothing of that name or URI is known.
@@ -55,8 +66,13 @@ const codeNotFound = -32002
 
 // unknown refuses a request whose server could not be found.
 func (f *front) unknown(m message, err error) []byte {
-	if errors.Is(err, errNothing) && m.method == "resources/read" && !f.passes(m) {
-		return fault(m.id(), codeNotFound, err.Error())
+	if errors.Is(err, errNothing) && m.method == "resources/read" {
+		code := codeNotFound
+		if f.passes(m) {
+			code = codeParams
+		}
+		uri, _, _ := strictjson.Find(m.params.of(m.raw), "/uri") // it was read before
+		return response(m.id(), "error", faultBody(code, err.Error(), append(append([]byte(`{"uri":`), uri.Raw...), '}')))
 	}
 	return fault(m.id(), codeParams, "refused: "+err.Error())
 }

@@ -209,6 +209,10 @@ func (f *front) task(ctx context.Context, m message, row method) parcel {
 	if err != nil {
 		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
+	if f.passes(m) && !f.knowsTasks(m) {
+		return parcel{line: response(m.id(), "error", faultBody(codeIncapable, "the client does not offer "+extTasks,
+			[]byte(`{"requiredCapabilities":{"extensions":{"`+extTasks+`":{}}}}`)))}
+	}
 	k := f.taskOf(id)
 	if k == nil || (k.f == nil) != f.passes(m) {
 		return parcel{line: fault(m.id(), codeParams, "there is no task of this id")}
@@ -231,6 +235,15 @@ func (f *front) task(ctx context.Context, m message, row method) parcel {
 	c.seen = func(ctx context.Context, _ act.Ticket, body []byte) ([]byte, error) { return c.aboutTask(ctx, k, body) }
 	line := c.answer(ctx)
 	return parcel{line, c.free}
+}
+
+// codeIncapable is MissingRequiredClientCapability of 2026-07-28.
+const codeIncapable = -32021
+
+// knowsTasks reports whether the client of m said that it has the extension.
+func (f *front) knowsTasks(m message) bool {
+	_, ok, err := strictjson.Find(f.offers(m), "/extensions/"+strictjson.Escape(extTasks))
+	return err == nil && ok
 }
 
 // tasks is the list of the tasks of a session.
