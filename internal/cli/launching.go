@@ -188,9 +188,9 @@ func (b *beginning) Write(p []byte) (int, error) {
 
 // launching starts commands of agents that may change what they are given: what that
 // is, is decided with the command.
-func launching(session launch.Session) func(context.Context, sandbox.Tier, sandbox.Spec) (sandbox.Box, func() error, error) {
-	return func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (sandbox.Box, func() error, error) {
-		r, err := launch.Start(ctx, launch.Options{Session: session, Tier: tier}, s)
+func launching(session launch.Session) func(context.Context, string, sandbox.Tier, sandbox.Spec) (sandbox.Box, func() error, error) {
+	return func(ctx context.Context, call string, tier sandbox.Tier, s sandbox.Spec) (sandbox.Box, func() error, error) {
+		r, err := launch.Start(ctx, launch.Options{Session: session, Tier: tier, Call: call}, s)
 		if err != nil {
 			return nil, nil, err
 		}

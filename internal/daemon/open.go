@@ -247,7 +247,7 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 		if dir == "" {
 			dir = workspace
 		}
-		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in)}
+		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in), Boxes: in.Boxes, Changes: in.Changes}
 		entry := serverEntry{Name: in.Name, Argv: withoutSecrets(in.Argv), Dir: dir, Box: boxReport(in.Report)}
 		if len(in.Program) > 0 {
 			entry.Program = programOf(in.Program).Hash

@@ -84,7 +84,7 @@ func (d *draft) again(g *Gate) *refusal {
 	if !reflect.DeepEqual(effects, d.res.Effects) || !bytes.Equal(dispatch, d.res.Bytes) {
 		return refuse(act.CodeChanged, "what this call would do changed while a person was asked; call again to ask about what it would do now")
 	}
-	d.approved = clauses(asked.Ask)
+	d.approved = append(d.approved, clauses(asked.Ask)...)
 	if no := d.judge(g); no != nil {
 		return no
 	}

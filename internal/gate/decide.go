@@ -106,6 +106,7 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 	if no := d.implied(d.query(g), g.asksNobody(d)); no != nil {
 		return no
 	}
+	d.cover()
 	if no := d.judge(g); no != nil {
 		return no
 	}
@@ -141,6 +142,7 @@ func (d *draft) resolve() *refusal {
 		}
 		d.res = res
 		d.asks()
+		return d.boxed()
 	case act.VerbExec:
 		res, err := d.run.View.Exec(d.req.Args)
 		if e, ok := errors.AsType[*resolve.Error](err); ok && e.NotFound {
@@ -270,7 +272,7 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 		return t, nil
 	}
 	// Of the ticket, what its outcome is judged by: arguments can be large.
-	open := session.Open{Ticket: act.Ticket{ID: id, Session: t.Session, Verb: t.Verb, Tool: t.Tool, Verdict: t.Verdict}}
+	open := session.Open{Ticket: act.Ticket{ID: id, Session: t.Session, Verb: t.Verb, Tool: t.Tool, Verdict: t.Verdict}, Box: d.starts()}
 	if d.tool != nil {
 		open.Reads = d.tool.Annotation.Reads
 		d.run.Session.Add(d.tool.Annotation.Sets...)

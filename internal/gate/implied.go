@@ -22,6 +22,7 @@ func (d *draft) implied(q policy.Query, never bool) *refusal {
 	if !resolve.RunsProgram(d.res.Effects) {
 		return nil
 	}
+	q.Approved = nil
 	var roots []string
 	var kinds []act.Kind // of changes of repositories
 	for _, e := range resolve.Implied(d.res.Effects) {
@@ -80,7 +81,7 @@ func (n *narrowing) repository(r resolve.Repository) {
 		e := act.Effect{Kind: k, Resource: act.Resource{Type: act.Repo, Text: "repo:" + r.Top}, Implied: true}
 		switch it := n.lets(n.query, e); {
 		case it.Verdict == act.Allow:
-		case it.Verdict == act.Escalate && !n.never, n.req.Verb != act.VerbExec:
+		case it.Verdict == act.Escalate && !n.never, n.req.Verb != act.VerbExec && !n.boxes():
 			ask = append(ask, e)
 		case k == act.GitRead:
 			hidden = it.Reason
@@ -107,8 +108,8 @@ const maxSaid = 20
 // finish makes the command what was decided.
 func (n *narrowing) finish() *refusal {
 	n.res.Effects = append(n.res.Effects, n.ask...)
-	if len(n.hold)+len(n.hide) == 0 {
-		return nil
+	if len(n.hold)+len(n.hide) == 0 || n.req.Verb != act.VerbExec {
+		return nil // a call has a box that is decided on by itself, or nothing to narrow
 	}
 	res, err := n.res.Narrow(n.hold, n.hide)
 	if err != nil {

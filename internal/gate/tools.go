@@ -19,6 +19,11 @@ type Server struct {
 	Dir        string             // its working directory, which relative paths are resolved against
 	Pin        string             // what is started as this server, hashed
 	Annotation *policy.Annotation // nil: nothing says what its tools do
+	// Boxes says that its calls start commands in boxes of their own, which may change
+	// the directory that they are given to read, and Changes. Each box is decided on by
+	// itself (act.VerbExec), and a person is asked about all of it with the call.
+	Boxes   bool
+	Changes []string
 
 	mu      sync.Mutex
 	tools   map[string]*Tool

@@ -52,6 +52,9 @@ type Options struct {
 	// Confirmed, if set, is told the report once it is on record; an error of it
 	// keeps the program from starting.
 	Confirmed func(sandbox.Report) error
+	// Call is the ticket of the call that starts the program, "" if none does: what a
+	// person was shown with it need not be asked again.
+	Call string
 	// Narrowed, if set, is told what the box does not give of what was asked for, and why,
 	// if there is anything, before it is built. It may hold text of an agent.
 	Narrowed func(note string)
@@ -82,7 +85,9 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	if err := checkText(s); err != nil {
 		return nil, err
 	}
-	args, err := json.Marshal(asked(s))
+	request := asked(s)
+	request.Call = o.Call
+	args, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a command: %w", err)
 	}
@@ -148,6 +153,7 @@ type exec struct {
 	Later bool     `json:"later,omitempty"`
 	Hide  []string `json:"hide,omitempty"`
 	Hold  []string `json:"hold,omitempty"` // only in a ticket
+	Call  string   `json:"call,omitempty"`
 }
 
 // checkText refuses what JSON cannot carry: the encoder puts another character in the

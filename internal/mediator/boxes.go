@@ -39,7 +39,7 @@ type Boxes struct {
 	RecordCommand func(ctx context.Context, ticket string, r sandbox.Report) error
 	// Launch has a command decided that may change what it is given, and starts it.
 	// finish is called once, at its end.
-	Launch func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (box sandbox.Box, finish func() error, err error)
+	Launch func(ctx context.Context, call string, tier sandbox.Tier, s sandbox.Spec) (box sandbox.Box, finish func() error, err error)
 }
 
 var _ Starter = Boxes{}

@@ -65,7 +65,7 @@ func (b Boxes) Run(ctx context.Context, s Server, t act.Ticket, args []byte) ([]
 	if s.Ringfence.Workspace == sandbox.ReadWrite {
 		tier = furnished{tier, spec.ReadOnly}
 		spec.ReadOnly = nil
-		return runCommand(ctx, spec, c.Stdin, func() (sandbox.Box, func() error, error) { return b.Launch(ctx, tier, spec) })
+		return runCommand(ctx, spec, c.Stdin, func() (sandbox.Box, func() error, error) { return b.Launch(ctx, t.ID, tier, spec) })
 	}
 	spec.Confirm = func(r sandbox.Report) error { return b.RecordCommand(ctx, t.ID, r) }
 	return runCommand(ctx, spec, c.Stdin, func() (sandbox.Box, func() error, error) {

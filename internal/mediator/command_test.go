@@ -264,7 +264,7 @@ func TestRun(t *testing.T) {
 			log = append(log, "record "+id)
 			return c.record
 		}
-		b.Launch = func(ctx context.Context, tier sandbox.Tier, s sandbox.Spec) (sandbox.Box, func() error, error) {
+		b.Launch = func(ctx context.Context, _ string, tier sandbox.Tier, s sandbox.Spec) (sandbox.Box, func() error, error) {
 			log = append(log, "launch")
 			if c.launch != nil {
 				return nil, nil, c.launch

@@ -43,6 +43,13 @@ type Session struct {
 type Open struct {
 	Ticket act.Ticket
 	Reads  []act.Label // labels that releasing its result gives, from the annotation
+	Box    *Box        // of a call that starts a command in a box which is decided on by itself
+}
+
+// A Box is what was decided, with a call, about the box that it will start.
+type Box struct {
+	Effects  []act.Effect // what a person was shown, or would have been
+	Approved []string     // the clauses that were approved for them
 }
 
 // Add gives the session labels and returns those it did not have before, in
@@ -108,6 +115,21 @@ func (s *Session) Take(id string) (Open, bool) {
 	o, ok := s.open[id]
 	delete(s.open, id)
 	return o, ok
+}
+
+// TakeBox removes and returns what was decided about the box of the open ticket with that
+// id; nil if there is none, because the call starts none or has done so.
+func (s *Session) TakeBox(id string) *Box {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.open[id]
+	if !ok || o.Box == nil {
+		return nil
+	}
+	box := o.Box
+	o.Box = nil
+	s.open[id] = o
+	return box
 }
 
 // UnderWay reports whether the ticket with that id allowed and has no outcome yet.

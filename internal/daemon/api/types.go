@@ -60,6 +60,10 @@ type ServerInfo struct {
 	Program []string `json:"program,omitempty"`
 	// Report is what the launcher reports of the box it is in, nil for none.
 	Report json.RawMessage `json:"report,omitempty"`
+	// Boxes says that it starts commands in boxes of their own, which may change the
+	// workspace of the call and Changes, absolute paths.
+	Boxes   bool     `json:"boxes,omitempty"`
+	Changes []string `json:"changes,omitempty"`
 }
 
 // A BoxRecord says what confines a program that is about to start: the server of

@@ -25,6 +25,8 @@ type Exec struct {
 	Hide []string `json:"hide,omitempty"`
 	// Hold is what the box holds of what it can write. It cannot be asked for.
 	Hold []string `json:"hold,omitempty"`
+	// Call is the ticket of the call that starts it, if one does.
+	Call string `json:"call,omitempty"`
 }
 
 // changes are what a box may do to what it can write.

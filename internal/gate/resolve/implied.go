@@ -48,6 +48,11 @@ func Implied(effects []act.Effect) []act.Effect {
 	return all
 }
 
+// Changes returns the effects of giving a box the trees, to read and to change.
+func (v View) Changes(trees []string) ([]act.Effect, error) {
+	return v.execPaths(slices.Clone(trees), true, false)
+}
+
 // RunsProgram reports whether effects are those of running a program.
 func RunsProgram(effects []act.Effect) bool {
 	return slices.ContainsFunc(effects, func(e act.Effect) bool { return e.Kind == act.Execute })
