@@ -21,11 +21,13 @@ func ownState(home, policyDir, self string) []string {
 			own[i] = real
 		}
 	}
+	// Where the mounts cannot be read, no box can be built either.
+	ours, err := mounts.Here()
+	if err != nil {
+		return own
+	}
 	for _, p := range slices.Clone(own) {
-		// Where the mounts cannot be read, no box can be built either.
-		if names, err := mounts.Elsewhere(p); err == nil {
-			own = append(own, names...)
-		}
+		own = append(own, ours.Elsewhere(p)...)
 	}
 	return own
 }

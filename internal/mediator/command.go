@@ -150,13 +150,15 @@ var shellPrograms = []string{"/usr/bin/bash", "/bin/bash", "/run/current-system/
 
 // plainLine is a line that every shell reads in one way, and that needs none: words
 // of ordinary characters, the first a path.
-var plainLine = regexp.MustCompile(`^/[A-Za-z0-9_./:=,@%+-]+( +[A-Za-z0-9_./:=,@%+-]+)*$`)
+var plainLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^/[A-Za-z0-9_./:=,@%+-]+( +[A-Za-z0-9_./:=,@%+-]+)*$`)
+})
 
 // argvOf returns what runs a line. Lines were judged in the grammar of bash, so bash
 // runs them and no other shell: dash takes "&>" and "|&" for something else. Nothing
 // that it reads at its start can change what the line means.
 func argvOf(line string, shells []string) ([]string, error) {
-	if plainLine.MatchString(line) {
+	if plainLine().MatchString(line) {
 		return strings.Fields(line), nil
 	}
 	for _, sh := range shells {

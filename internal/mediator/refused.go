@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"ringfence/internal/sandbox"
 )
@@ -192,7 +193,9 @@ func beneathAny(path string, dirs []string) bool {
 }
 
 // quoted is the last thing in quotes.
-var quoted = regexp.MustCompile(`['"‘“]([^'"‘’“”]+)['"’”][^'"‘’“”]*$`)
+var quoted = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`['"‘“]([^'"‘’“”]+)['"’”][^'"‘’“”]*$`)
+})
 
 // inferDenials returns what the box refused, as far as standard error tells.
 func inferDenials(b boxed, stderr string) []sandbox.Denial {
@@ -234,7 +237,7 @@ func add(all []sandbox.Denial, d sandbox.Denial) []sandbox.Denial {
 // the last colons before the symptom, or behind it.
 func objectOf(b boxed, op, before, after string) string {
 	var object string
-	switch m, n := quoted.FindStringSubmatch(before), quoted.FindStringSubmatch(after); {
+	switch m, n := quoted().FindStringSubmatch(before), quoted().FindStringSubmatch(after); {
 	case m != nil:
 		object = m[1]
 	case n != nil:

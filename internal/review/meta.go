@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"ringfence/internal/act/strictjson"
@@ -39,9 +40,9 @@ const (
 	maxMeta     = 64 << 10 // bytes
 )
 
-var idForm = regexp.MustCompile(`^r-[a-z2-7]{6}$`)
+var idForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^r-[a-z2-7]{6}$`) })
 
-func validID(id string) bool { return idForm.MatchString(id) }
+func validID(id string) bool { return idForm().MatchString(id) }
 
 func encodeMeta(r *Review) ([]byte, error) {
 	return json.Marshal(meta{

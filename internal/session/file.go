@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"ringfence/internal/sys/atomicfile"
@@ -39,7 +40,7 @@ type File struct {
 // base32 in lower case without padding: ids are read aloud and typed.
 var idEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding)
 
-var idForm = regexp.MustCompile(`^s-[a-z2-9]{16}$`)
+var idForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^s-[a-z2-9]{16}$`) })
 
 // NewID returns a fresh public id: "s-" and 80 random bits.
 func NewID() string {
@@ -84,7 +85,7 @@ func (f File) Save(dir string) error {
 // LoadFile reads the file of session id from dir. An id that is not of the form
 // that [NewID] returns is refused, so that it cannot name another file.
 func LoadFile(dir, id string) (File, error) {
-	if !idForm.MatchString(id) {
+	if !idForm().MatchString(id) {
 		return File{}, fmt.Errorf("session %q: an id is s- and sixteen letters or digits", strings.ToValidUTF8(id, "?"))
 	}
 	data, err := os.ReadFile(filepath.Join(dir, id+".json"))
@@ -103,7 +104,7 @@ func LoadFile(dir, id string) (File, error) {
 
 // RemoveFile removes the file of an ended session; a missing one is no error.
 func RemoveFile(dir, id string) error {
-	if !idForm.MatchString(id) {
+	if !idForm().MatchString(id) {
 		return fmt.Errorf("session %q: an id is s- and sixteen letters or digits", strings.ToValidUTF8(id, "?"))
 	}
 	if err := os.Remove(filepath.Join(dir, id+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +123,7 @@ func IDs(dir string) ([]string, error) {
 	var ids []string
 	for _, e := range found {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if ok && idForm.MatchString(id) {
+		if ok && idForm().MatchString(id) {
 			ids = append(ids, id)
 		}
 	}

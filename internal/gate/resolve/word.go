@@ -3,12 +3,13 @@ package resolve
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
 // escapes are characters that a backslash keeps from meaning something.
-var escapes = regexp.MustCompile(`(?s)\\.`)
+var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)\\.`) })
 
 // A word is one word of a command line, as the program would get it.
 type word struct {
@@ -32,7 +33,7 @@ func literal(w *syntax.Word) (word, error) {
 		if !ok {
 			continue
 		}
-		bare := escapes.ReplaceAllString(lit.Value, "")
+		bare := escapes().ReplaceAllString(lit.Value, "")
 		out.glob = out.glob || strings.ContainsAny(bare, "*?[")
 		if braces(bare) {
 			return word{}, bad("write the words out", "holds braces, which the shell expands")

@@ -177,11 +177,11 @@ func (t *tool) has(word string) bool {
 // choices lets an argument that selects what the tool does count like its name.
 func (t *tool) choices() {
 	for _, l := range t.leaves {
-		if !l.text || len(l.words) != 1 || !selectors[l.words[0]] {
+		if !l.text || len(l.words) != 1 || !selectors.has(l.words[0]) {
 			continue
 		}
 		if !l.closed {
-			if selectsFreely[l.words[0]] {
+			if selectsFreely.has(l.words[0]) {
 				t.does |= unclear
 				t.doubt(l.pointer, "it selects what the tool does, and the schema does not list what there is")
 			}
@@ -263,7 +263,7 @@ func (t *tool) hints(def map[string]any) (strangers bool) {
 	}
 	about, _ := def["description"].(string)
 	reaches := t.does&(fetches|sends) != 0 || says("openWorldHint", true) ||
-		slices.ContainsFunc(t.words, func(w string) bool { return webWords[w] }) || speaksOfWeb().MatchString(clip(about, maxText))
+		slices.ContainsFunc(t.words, func(w string) bool { return webWords.has(w) }) || speaksOfWeb().MatchString(clip(about, maxText))
 	named := false // where to
 	for _, a := range t.args {
 		strangers = strangers || a.Role == policy.RoleURL || a.Role == policy.RoleHost

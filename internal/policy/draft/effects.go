@@ -2,6 +2,8 @@ package draft
 
 import (
 	"slices"
+	"strings"
+	"sync"
 
 	"ringfence/internal/act"
 )
@@ -24,26 +26,28 @@ const (
 )
 
 // verbs are the verbs that are known. Any other word is taken for a noun.
-var verbs = classes(map[class]string{
-	observes: `read get list ls search find show describe view grep glob stat lookup inspect browse peek tree cat count status diff`,
-	writes:   `create write set add put save store make mkdir touch insert init register new`,
-	edits:    `edit update append patch replace modify change upsert rewrite`,
-	deletes:  `delete remove drop rm rmdir unlink erase purge clear clean wipe destroy trash prune`,
-	moves:    `move rename mv`,
-	copies:   `copy cp duplicate`,
-	runs:     `run exec execute eval evaluate launch spawn invoke shell bash terminal`,
-	fetches:  `fetch download crawl scrape`,
-	sends:    `send post publish submit notify email mail reply forward share invite upload`,
-	unclear: `push pull commit merge rebase reset revert checkout restore clone kill stop start restart enable disable
+var verbs = sync.OnceValue(func() map[string]class {
+	return classes(map[class]string{
+		observes: `read get list ls search find show describe view grep glob stat lookup inspect browse peek tree cat count status diff`,
+		writes:   `create write set add put save store make mkdir touch insert init register new`,
+		edits:    `edit update append patch replace modify change upsert rewrite`,
+		deletes:  `delete remove drop rm rmdir unlink erase purge clear clean wipe destroy trash prune`,
+		moves:    `move rename mv`,
+		copies:   `copy cp duplicate`,
+		runs:     `run exec execute eval evaluate launch spawn invoke shell bash terminal`,
+		fetches:  `fetch download crawl scrape`,
+		sends:    `send post publish submit notify email mail reply forward share invite upload`,
+		unclear: `push pull commit merge rebase reset revert checkout restore clone kill stop start restart enable disable
 		install uninstall deploy approve reject cancel pay buy order transfer grant revoke toggle trigger sign open close
 		apply sync import export lock unlock archive extract transform convert migrate rollback schedule book manage do use
 		call process handle navigate click type fill`,
+	})
 })
 
 func classes(table map[class]string) map[string]class {
 	all := map[string]class{}
 	for c, list := range table {
-		for w := range words(list) {
+		for w := range strings.FieldsSeq(list) {
 			all[w] |= c
 		}
 	}
@@ -53,7 +57,7 @@ func classes(table map[class]string) map[string]class {
 // classOf returns what the words of a name say together.
 func classOf(name []string) (c class) {
 	for _, w := range name {
-		c |= verbs[w]
+		c |= verbs()[w]
 	}
 	return c
 }
@@ -68,17 +72,17 @@ const (
 )
 
 var (
-	fromWords = words(`source src from old original input current`)
-	toWords   = words(`destination dest dst to new target output`)
-	deepWords = words(`search find grep glob tree recursive recursively walk all`)
+	fromWords = wordset(`source src from old original input current`)
+	toWords   = wordset(`destination dest dst to new target output`)
+	deepWords = wordset(`search find grep glob tree recursive recursively walk all`)
 )
 
 func sideOf(name []string) side {
 	for _, w := range name {
 		switch {
-		case fromWords[w]:
+		case fromWords.has(w):
 			return fromSide
-		case toWords[w]:
+		case toWords.has(w):
 			return toSide
 		}
 	}
@@ -119,7 +123,7 @@ func (t *tool) onPath(l leaf) (kinds []act.Kind, tree bool) {
 // reachesDown reports whether t says that it looks or works beneath what it is
 // given.
 func (t *tool) reachesDown() bool {
-	return slices.ContainsFunc(t.words, func(w string) bool { return deepWords[w] }) || t.has("recursive") || t.has("depth")
+	return slices.ContainsFunc(t.words, func(w string) bool { return deepWords.has(w) }) || t.has("recursive") || t.has("depth")
 }
 
 // onURL returns the effects on a URL.

@@ -2,6 +2,7 @@ package draft
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -30,57 +31,59 @@ var (
 )
 
 // nouns are what the last word of a name says.
-var nouns = map[string]sense{
-	"path": aPath, "file": aPath, "filename": aPath, "filepath": aPath, "pathname": aPath, "dir": aPath, "dirname": aPath,
-	"directory": aPath, "folder": aPath, "cwd": aPath, "root": aPath, "workdir": aPath,
-	"url": aURL, "uri": aURL, "href": aURL, "endpoint": aURL, "webhook": aURL,
-	"link": {policy.RoleURL, "it is taken for a URL"},
-	"host": aHost, "hostname": aHost, "ip": aHost, "domain": aHost,
-	"command": aCommand, "cmd": aCommand, "argv": aCommand, "shell": aCommand, "commandline": aCommand,
-	"script": {policy.RoleCommand, "it is taken for a shell command, and refused if it is none"},
-	"email":  aRecipient, "recipient": aRecipient, "mailto": aRecipient, "cc": aRecipient, "bcc": aRecipient,
-	"repo": aRepo, "repository": aRepo,
-	"package": aPackage, "pkg": aPackage, "dependency": aPackage,
-	"secret": aSecret, "token": aSecret, "password": aSecret, "passwd": aSecret, "passphrase": aSecret,
-	"credential": aSecret, "apikey": aSecret,
-	"remote": aRemote,
-	"sql":    aLanguage, "statement": aLanguage, "cypher": aLanguage, "graphql": aLanguage, "javascript": aLanguage,
-	"target": aTarget, "server": aTarget, "address": aTarget,
-}
+var nouns = sync.OnceValue(func() map[string]sense {
+	return map[string]sense{
+		"path": aPath, "file": aPath, "filename": aPath, "filepath": aPath, "pathname": aPath, "dir": aPath, "dirname": aPath,
+		"directory": aPath, "folder": aPath, "cwd": aPath, "root": aPath, "workdir": aPath,
+		"url": aURL, "uri": aURL, "href": aURL, "endpoint": aURL, "webhook": aURL,
+		"link": {policy.RoleURL, "it is taken for a URL"},
+		"host": aHost, "hostname": aHost, "ip": aHost, "domain": aHost,
+		"command": aCommand, "cmd": aCommand, "argv": aCommand, "shell": aCommand, "commandline": aCommand,
+		"script": {policy.RoleCommand, "it is taken for a shell command, and refused if it is none"},
+		"email":  aRecipient, "recipient": aRecipient, "mailto": aRecipient, "cc": aRecipient, "bcc": aRecipient,
+		"repo": aRepo, "repository": aRepo,
+		"package": aPackage, "pkg": aPackage, "dependency": aPackage,
+		"secret": aSecret, "token": aSecret, "password": aSecret, "passwd": aSecret, "passphrase": aSecret,
+		"credential": aSecret, "apikey": aSecret,
+		"remote": aRemote,
+		"sql":    aLanguage, "statement": aLanguage, "cypher": aLanguage, "graphql": aLanguage, "javascript": aLanguage,
+		"target": aTarget, "server": aTarget, "address": aTarget,
+	}
+})
 
 // facts are last words of names that speak of a thing and do not name it: the
 // size of a file, the text of a mail.
-var facts = words(`id type kind count size content text format mode encoding extension ext limit number index
+var facts = wordset(`id type kind count size content text format mode encoding extension ext limit number index
 	length body subject hash sha order sort title description message query data prompt value label line offset`)
 
 // texts are names of what is written for people or into files, whose
 // descriptions speak of paths and addresses that they do not hold.
-var texts = words(`content text body message query data prompt title description subject code comment note value`)
+var texts = wordset(`content text body message query data prompt title description subject code comment note value`)
 
 // selectors are names of arguments that choose what a tool does; those of
 // selectsFreely do so even if the schema lists no choices.
 var (
-	selectors     = words(`mode action operation op method command cmd subcommand verb task`)
-	selectsFreely = words(`action operation op method subcommand verb`)
+	selectors     = wordset(`mode action operation op method command cmd subcommand verb task`)
+	selectsFreely = wordset(`action operation op method subcommand verb`)
 )
 
 // What the last word of a name says in some tools only, or never.
 var (
-	endWords     = words(`source src destination dest dst`)
-	argWords     = words(`arg argument`)
-	programWords = words(`code program expression`)
-	envWords     = words(`env environment`)
-	patternWords = words(`pattern glob`)
-	refWords     = words(`branch ref revision commit commitish tag`)
-	unmatched    = words(`exclude excluded ignore ignored regex regexp`) // before a pattern: it opens nothing
-	cursors      = words(`page next continuation cursor sync max`)       // before a token: it is none that is secret
-	keys         = words(`api access private secret auth`)               // before a key: it is secret
+	endWords     = wordset(`source src destination dest dst`)
+	argWords     = wordset(`arg argument`)
+	programWords = wordset(`code program expression`)
+	envWords     = wordset(`env environment`)
+	patternWords = wordset(`pattern glob`)
+	refWords     = wordset(`branch ref revision commit commitish tag`)
+	unmatched    = wordset(`exclude excluded ignore ignored regex regexp`) // before a pattern: it opens nothing
+	cursors      = wordset(`page next continuation cursor sync max`)       // before a token: it is none that is secret
+	keys         = wordset(`api access private secret auth`)               // before a key: it is secret
 )
 
 // webWords in the name of a tool, and speaksOfWeb in its description, say that it
 // reaches beyond this machine.
 var (
-	webWords    = words(`web internet online http https website api cloud remote url`)
+	webWords    = wordset(`web internet online http https website api cloud remote url`)
 	speaksOfWeb = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?i)\b(web|internet|online|https?|website|api|cloud|remote|urls?)\b`)
 	})
@@ -103,19 +106,26 @@ var (
 )
 
 // formats are formats of JSON Schema, and those that servers made up.
-var formats = map[string]policy.Role{
-	"uri": policy.RoleURL, "url": policy.RoleURL, "iri": policy.RoleURL, "uri-reference": policy.RoleURL,
-	"email": policy.RoleRecipient, "idn-email": policy.RoleRecipient,
-	"hostname": policy.RoleHost, "idn-hostname": policy.RoleHost, "ipv4": policy.RoleHost, "ipv6": policy.RoleHost,
-	"path": policy.RolePath, "file-path": policy.RolePath, "directory-path": policy.RolePath, "file": policy.RolePath,
-}
-
-func words(list string) map[string]bool {
-	set := map[string]bool{}
-	for w := range strings.FieldsSeq(list) {
-		set[w] = true
+var formats = sync.OnceValue(func() map[string]policy.Role {
+	return map[string]policy.Role{
+		"uri": policy.RoleURL, "url": policy.RoleURL, "iri": policy.RoleURL, "uri-reference": policy.RoleURL,
+		"email": policy.RoleRecipient, "idn-email": policy.RoleRecipient,
+		"hostname": policy.RoleHost, "idn-hostname": policy.RoleHost, "ipv4": policy.RoleHost, "ipv6": policy.RoleHost,
+		"path": policy.RolePath, "file-path": policy.RolePath, "directory-path": policy.RolePath, "file": policy.RolePath,
 	}
-	return set
+})
+
+// A wordset is words with spaces between them. There is nothing to make of it when the
+// program starts.
+type wordset string
+
+func (s wordset) has(word string) bool {
+	for w := range strings.FieldsSeq(string(s)) {
+		if w == word {
+			return true
+		}
+	}
+	return false
 }
 
 // split returns the words of a name in lower case: "filePath", "file_path" and
@@ -158,10 +168,10 @@ func singular(word string) string {
 }
 
 func noun(word string) (sense, bool) {
-	if s, ok := nouns[word]; ok {
+	if s, ok := nouns()[word]; ok {
 		return s, true
 	}
-	s, ok := nouns[singular(word)]
+	s, ok := nouns()[singular(word)]
 	return s, ok
 }
 
@@ -220,10 +230,10 @@ func (t *tool) byName(name []string) sense {
 			return s
 		}
 	}
-	if len(name) > 1 && last == "key" && keys[name[len(name)-2]] {
+	if len(name) > 1 && last == "key" && keys.has(name[len(name)-2]) {
 		return aSecret
 	}
-	if facts[singular(last)] {
+	if facts.has(singular(last)) {
 		return sense{role: policy.RolePlain}
 	}
 	for _, w := range name[:len(name)-1] {
@@ -237,7 +247,7 @@ func (t *tool) byName(name []string) sense {
 // qualified is s, which the last word of name says, unless the words before it
 // say otherwise.
 func qualified(name []string, s sense) sense {
-	if s == aSecret && len(name) > 1 && cursors[name[len(name)-2]] {
+	if s == aSecret && len(name) > 1 && cursors.has(name[len(name)-2]) {
 		return sense{role: policy.RolePlain}
 	}
 	return s
@@ -251,7 +261,7 @@ func (t *tool) inContext(name []string) (sense, bool) {
 	switch {
 	case side != eitherSide && len(name) == 1 && moving:
 		return aPath, true
-	case endWords[last]:
+	case endWords.has(last):
 		return sense{policy.RolePath, "it is taken for a path"}, true
 	case last == "name" && t.files && (len(name) == 1 || len(name) == 2 && side != eitherSide):
 		return sense{policy.RolePath, "it is taken for the path of what the tool works on"}, true
@@ -259,25 +269,23 @@ func (t *tool) inContext(name []string) (sense, bool) {
 		return aRecipient, true
 	case len(name) == 1 && last == "to":
 		return aTarget, true
-	case argWords[last] && (t.does&runs != 0 || t.has("command")):
+	case argWords.has(last) && (t.does&runs != 0 || t.has("command")):
 		return sense{policy.RoleCommand, "it is part of a command that another argument begins, and refused unless it is one itself"}, true
-	case programWords[last] && t.does&runs != 0:
+	case programWords.has(last) && t.does&runs != 0:
 		return sense{policy.RoleCommand, "it is taken for a shell command, and refused if it is none"}, true
-	case envWords[last] && t.does&runs != 0:
+	case envWords.has(last) && t.does&runs != 0:
 		return sense{policy.RolePlain, "variables can change what a command does"}, true
-	case patternWords[last]:
+	case patternWords.has(last):
 		return t.pattern(name), true
-	case t.git && refWords[last]:
+	case t.git && refWords.has(last):
 		return sense{policy.RoleRef, ""}, true
 	}
 	return sense{}, false
 }
 
 func (t *tool) pattern(name []string) sense {
-	for _, w := range name {
-		if unmatched[w] {
-			return sense{role: policy.RolePlain}
-		}
+	if slices.ContainsFunc(name, unmatched.has) {
+		return sense{role: policy.RolePlain}
 	}
 	for _, l := range t.leaves {
 		if l.text && len(l.words) > 0 && isPathWord(l.words[len(l.words)-1]) {
@@ -293,7 +301,7 @@ func compound(word string) sense {
 	word = singular(word)
 	for _, n := range []string{"path", "dir", "file", "folder", "directory", "url", "uri"} {
 		if before, ok := strings.CutSuffix(word, n); ok && len(before) > 2 && word != "profile" {
-			return sense{nouns[n].role, "its name hints at that, and may mean something else"}
+			return sense{nouns()[n].role, "its name hints at that, and may mean something else"}
 		}
 	}
 	return sense{role: policy.RolePlain}
@@ -301,7 +309,7 @@ func compound(word string) sense {
 
 // byWords returns what the format and the descriptions of l say.
 func byWords(l leaf) sense {
-	if role, ok := formats[l.format]; ok {
+	if role, ok := formats()[l.format]; ok {
 		if role == policy.RoleHost {
 			return aHost
 		}
@@ -325,7 +333,7 @@ func byWords(l leaf) sense {
 	if told.role == policy.RolePlain || l.closed {
 		return sense{role: policy.RolePlain}
 	}
-	if len(l.words) > 0 && (texts[l.words[len(l.words)-1]] || texts[singular(l.words[len(l.words)-1])]) {
+	if len(l.words) > 0 && (texts.has(l.words[len(l.words)-1]) || texts.has(singular(l.words[len(l.words)-1]))) {
 		return sense{policy.RolePlain, "its description speaks of a path, an address or a command, and its name does not"}
 	}
 	return told

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 type addArgs struct {
@@ -366,7 +367,7 @@ type stashResult struct {
 	Conflicts *bool         `json:"conflicts,omitempty"`
 }
 
-var stashRef = regexp.MustCompile(`^(?:refs/)?stash@\{[0-9]{1,9}\}$`)
+var stashRef = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:refs/)?stash@\{[0-9]{1,9}\}$`) })
 
 func (s *server) stash(ctx context.Context, in stashArgs) (stashResult, error) {
 	mode, err := oneOf("mode", in.Mode, "push", "list", "pop", "apply", "drop", "clear")
@@ -377,7 +378,7 @@ func (s *server) stash(ctx context.Context, in stashArgs) (stashResult, error) {
 	if in.StashRef == "" {
 		in.StashRef = "stash@{0}"
 	}
-	if !stashRef.MatchString(in.StashRef) {
+	if !stashRef().MatchString(in.StashRef) {
 		return out, fmt.Errorf("stashRef is %q, must look like stash@{0}", in.StashRef)
 	}
 	r, err := s.open(ctx, in.Path)

@@ -50,9 +50,11 @@ func Here() (Table, error) {
 }
 
 // elsewhere is Elsewhere on a text of mountinfo.
-func elsewhere(text, name string) []string {
-	ours := Parse(text)
-	return slices.DeleteFunc(ours.names(ours, name, false), func(n string) bool { return n == name })
+func elsewhere(text, name string) []string { return Parse(text).Elsewhere(name) }
+
+// Elsewhere is [Elsewhere] where t is all that is mounted.
+func (t Table) Elsewhere(name string) []string {
+	return slices.DeleteFunc(t.names(t, name, false), func(n string) bool { return n == name })
 }
 
 // Parse reads a text of mountinfo. What is no line of it is left out.
