@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	groupBytes = 1 << 20  // bodies of one frame, if they are not one batch
-	batchBytes = 16 << 20 // bodies of one Append
+	groupBytes = 256 << 10 // bodies of one frame, if they are not one batch
+	batchBytes = 16 << 20  // bodies of one Append
 )
 
 // A request is one Append on its way through the queue.

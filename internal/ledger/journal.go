@@ -23,7 +23,7 @@ import (
 const (
 	journalHead    = 4096    // bytes before the first segment
 	journalSegs    = 2       // segments, which take turns
-	journalSegment = 2 << 20 // bytes of each, in a new journal
+	journalSegment = 1 << 20 // bytes of each, in a new journal
 	minSegment     = 4 << 10
 	maxSegment     = 64 << 20
 	journalPage    = 4096 // bytes that are written at least
