@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"ringfence/internal/act/strictjson"
@@ -71,10 +73,53 @@ func (f *front) resumable(parent context.Context, m message, s Stream) {
 	start := func() {
 		f.m.owned.Go(func() {
 			defer cancel(nil)
-			x.finished(f.forward(ctx, m))
+			x.finished(f.answer(ctx, m))
 		})
 	}
 	f.attend(parent, x, m, s, start)
+}
+
+// answer answers a request of the stateless era. To a server that asks what the client
+// has answered in advance, it goes on at once: the question is granted by then, and the
+// client was not asked.
+func (f *front) answer(ctx context.Context, m message) parcel {
+	p := f.forward(ctx, m)
+	again, ok := m.withAnswers(p.line)
+	if !ok {
+		return p
+	}
+	p.drop()
+	return f.forward(ctx, again)
+}
+
+// withAnswers returns m with the state of the result in line, if that asks for nothing
+// but what m answers in advance.
+func (m message) withAnswers(line []byte) (message, bool) {
+	params := m.params.of(m.raw)
+	given, ok, err := strictjson.Find(params, "/inputResponses")
+	if err != nil || !ok || given.Kind != strictjson.Object {
+		return m, false
+	}
+	if _, comes, err := strictjson.Find(params, "/requestState"); err != nil || comes {
+		return m, false
+	}
+	body, failed := bodyOf(m.id(), line)
+	if failed || !wantsInput(body) {
+		return m, false
+	}
+	state, ok, err := strictjson.Find(body, "/requestState")
+	wanted, werr := strictjson.Values(body, "/inputRequests/*")
+	if err != nil || werr != nil || !ok || len(wanted) == 0 {
+		return m, false
+	}
+	for _, v := range wanted {
+		if _, there, err := strictjson.Find(params, strings.Replace(v.Pointer, "/inputRequests", "/inputResponses", 1)); err != nil || !there {
+			return m, false
+		}
+	}
+	at := m.params.start + 1
+	again, err := m.edited(strictjson.Edit{Start: at, End: at, New: append(append([]byte(`"requestState":`), state.Raw...), ',')})
+	return again, err == nil
 }
 
 // finished hands the answer to whoever waits for it, or drops it.
@@ -228,9 +273,10 @@ func (f *front) resume(ctx context.Context, m message, s Stream, ticket string) 
 // differs when it is made again.
 func digestOf(m message) [sha256.Size]byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q", m.method)
+	h.Write(fmt.Appendf(nil, "%q", m.method))
 	if m.params.ok() {
 		members, err := strictjson.Members(m.params.of(m.raw), strictjson.Limits{})
+		slices.SortFunc(members, func(a, b strictjson.Member) int { return strings.Compare(a.Name, b.Name) })
 		for _, v := range members {
 			if err != nil || v.Name == "_meta" || v.Name == "inputResponses" || v.Name == "requestState" {
 				continue
@@ -239,7 +285,7 @@ func digestOf(m message) [sha256.Size]byte {
 			if c, err := strictjson.Canonical(raw); err == nil {
 				raw = c // the client may write it differently
 			}
-			fmt.Fprintf(h, ",%q:%q", v.Name, raw)
+			h.Write(fmt.Appendf(nil, ",%q:%q", v.Name, raw))
 		}
 	}
 	return [sha256.Size]byte(h.Sum(nil))
