@@ -82,6 +82,7 @@ func (f *front) read(ctx context.Context, in io.Reader) error {
 		case !blank(line):
 			m := Read(line)
 			f.take(ctx, m, m.Stateless(), f.out)
+			l.yield()
 		}
 		if errors.Is(err, io.EOF) {
 			return nil

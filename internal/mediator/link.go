@@ -335,6 +335,7 @@ func (l *link) read() {
 		if !ok {
 			noise++
 		}
+		in.yield()
 	}
 	l.breach(fmt.Errorf("it wrote more than %d lines that are not MCP", maxNoise))
 }

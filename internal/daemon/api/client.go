@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 
 	"ringfence/internal/sys/ipc"
@@ -83,7 +84,7 @@ func unreachable(err error) error {
 }
 
 // read hands replies to whoever waits for them, until the link fails.
-func (l *link) read(r io.Reader) {
+func (l *link) read(r *bufio.Reader) {
 	defer close(l.done)
 	for {
 		h, body, err := readHeader(r, maxReply)
@@ -97,6 +98,9 @@ func (l *link) read(r io.Reader) {
 		l.mu.Unlock()
 		if ch != nil { // else the caller has given up
 			ch <- reply{h, body}
+			if r.Buffered() == 0 {
+				runtime.Gosched() // whoever waited goes first: nothing more is there to be read
+			}
 		}
 	}
 }
