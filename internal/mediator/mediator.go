@@ -1,7 +1,7 @@
-// Package mediator stands between one MCP client on a pair of streams and any
-// number of MCP servers on the streams of their processes. It asks an
-// [act.Decider] before anything happens, and shows the client only what the
-// Decider replies.
+// Package mediator stands between MCP clients and any number of MCP servers on the
+// streams of their processes. A client is on a pair of streams, or is brought by a
+// transport (package listen). It asks an [act.Decider] before anything happens, and
+// shows a client only what the Decider replies.
 //
 // It is not a policy: it knows no verdict but the one it is given, keeps no
 // pins, scans nothing and records nothing. It is not an SDK either: it frames
@@ -20,7 +20,8 @@
 //	M4  Of a client's call, only the name, the id, the progress token, what _meta says
 //	    of the revision and the client, and the arguments that the ticket replaces
 //	    differ on their way to the server. The result the client reads is, byte for
-//	    byte, what the Decider replied.
+//	    byte, what the Decider replied, but for what its era must have: the kind of
+//	    result, how long it may be kept, and our seal on the state of a request.
 //	M5  A message of the client has one reading (package strictjson) or is
 //	    refused; names that differ from known ones only in case are refused.
 //	M6  Text of a server reaches the client as the Decider leaves it only: as the
@@ -32,6 +33,9 @@
 //	    refreshed lists, kept standard error, what servers ask.
 //	M9  What a server asks belongs to the request of exactly one connection, and goes
 //	    to that one; otherwise it is refused.
+//	M10 Ids, progress tokens, questions, subscriptions and suspended requests of one
+//	    connection reach no other. A suspended request is gone on with once, by a
+//	    client that its transport knows by the same name, for the same request.
 //
 // Locks: server.mu before link.mu; none is held while a stream is read or
 // written or the Decider asked.

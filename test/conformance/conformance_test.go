@@ -354,7 +354,7 @@ func inFront(t *testing.T, where, token string) string {
 	var own string
 	p := httptest.NewServer(&httputil.ReverseProxy{
 		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // the suite breaks streams off
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Host = strings.Replace(r.In.Host, own, ":"+target.Port(), 1)

@@ -56,7 +56,7 @@ func TestDoesNotRead(t *testing.T) {
 		if n == 0 {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	n, err := io.Copy(io.Discard, conn)
 	if n >= 32<<20 || err != nil && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {
