@@ -238,7 +238,7 @@ func (s *server) incarnate() (*link, error) {
 	log := s.o.Log
 	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))
 	p.Stderr = tee{p.Stderr, &s.log}
-	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh, s.heard)
+	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh, s.heard, s.lone)
 	l.meter, l.declares, l.mayAsk, l.first = &s.meter, s.m.declares(), s.o.MayAsk, s.m.prefers()
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.err.String()

@@ -30,7 +30,7 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	if err != nil {
 		return nil, "", err
 	}
-	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil)
+	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil, nil)
 	list, _, err = definitionsOf(ctx, l, unknown, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {

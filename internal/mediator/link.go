@@ -25,6 +25,7 @@ type link struct {
 	err  ring // the end of its standard error
 
 	changed func()                   // the server says that its tools changed
+	lone    func() *flight           // whom it may ask while no request is under way; nil is nobody
 	said    func(l *link, m message) // any other notification but progress; nil drops them
 	orders  *orders                  // of the server "exec"; nil with all others
 
@@ -94,8 +95,9 @@ func (a answer) free() {
 	}
 }
 
-func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func(), said func(*link, message)) *link {
+func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func(), said func(*link, message), lone func() *flight) *link {
 	l := &link{
+		lone: lone,
 		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed, said: said,
 		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
 		asking: map[string]context.CancelCauseFunc{},

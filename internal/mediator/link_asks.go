@@ -72,7 +72,7 @@ var (
 
 // tie returns the request that the server's request id is about: the one in whose
 // answer it came or, where that is not known, the newest, if all that are under way
-// were made by one connection.
+// were made by one connection. With none under way it is the one connection there is.
 func (l *link) tie(id []byte) (*flight, error) {
 	in := int64(0)
 	if l.proc.About != nil {
@@ -97,6 +97,11 @@ func (l *link) tie(id []byte) (*flight, error) {
 		}
 		if n > newest {
 			found, newest = fl, n
+		}
+	}
+	if found == nil && l.lone != nil {
+		if found = l.lone(); found != nil {
+			return found, nil
 		}
 	}
 	if found == nil {

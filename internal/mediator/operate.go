@@ -187,7 +187,7 @@ func (o Options) try(ctx context.Context, s Server, t *Trial) error {
 		log := &ring{max: maxStderr}
 		p.Stderr = tee{p.Stderr, log}
 		t.Report = p.Report
-		l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil)
+		l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil, nil)
 		err = o.tryLink(ctx, l, k, start, t)
 		l.stop(o.StopGrace)
 		t.Log = log.String()

@@ -218,17 +218,37 @@ func (s *server) hearer(l *link) *saying {
 	case len(calls) > 0:
 		return nil
 	}
-	fronts := s.m.connected()
-	if len(fronts) != 1 || !fronts[0].opened.Load() {
+	f := s.m.only()
+	if f == nil {
 		return nil
 	}
-	f := fronts[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.idle == nil || s.idle.f != f {
 		s.idle = newSaying(s, f, message{x: &exchange{f: f, stream: f.out}})
 	}
 	return s.idle
+}
+
+// only returns the one session that there is, nil if there is none or more than one
+// connection.
+func (m *Mediator) only() *front {
+	fronts := m.connected()
+	if len(fronts) != 1 || !fronts[0].opened.Load() {
+		return nil
+	}
+	return fronts[0]
+}
+
+// lone is a request, never sent, of the one session that there is: what the server asks
+// while none is under way is asked for it.
+func (s *server) lone() *flight {
+	f := s.m.only()
+	if f == nil {
+		return nil
+	}
+	m := message{x: &exchange{f: f, stream: f.out}}
+	return &flight{ctx: f.ctx, errand: errand{asker: &call{f: f, m: m, s: s}}}
 }
 
 // callers returns the calls that are under way on l, oldest first, and whether one
