@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,11 +37,13 @@ type alone struct {
 // open asks the server what it is. Nothing of it stays at the server.
 func (requests) open(ctx context.Context, l *link, version string) (offer, error) {
 	me := &alone{version: requestVersions[0], client: append(append([]byte(`{"name":"ringfence","version":`), quote(version)...), '}')}
-	a, err := l.send(ctx, errand{}, func(id int64) ([]byte, error) { return me.dress(plain(id, "server/discover", []byte(`{}`)), nil, nil) })
+	a, err := me.discover(ctx, l)
+	if err == nil && a.fault && me.agree(a.body) {
+		a, err = me.discover(ctx, l)
+	}
 	if err != nil {
 		return offer{}, fmt.Errorf("opening: %w", err)
 	}
-	a.free()
 	if a.fault {
 		return offer{}, fmt.Errorf("opening: server/discover was answered with the error %s", clip(string(a.body)))
 	}
@@ -61,6 +64,35 @@ func (requests) open(ctx context.Context, l *link, version string) (offer, error
 	l.mu.Unlock()
 	l.listenTo(o)
 	return o, nil
+}
+
+// discover asks a server what it is.
+func (a *alone) discover(ctx context.Context, l *link) (answer, error) {
+	r, err := l.send(ctx, errand{}, func(id int64) ([]byte, error) { return a.dress(plain(id, "server/discover", []byte(`{}`)), nil, nil) })
+	if err == nil {
+		r.free()
+	}
+	return r, err
+}
+
+// agree takes the newest revision that a server, which refused another, says it has. It
+// is false if the error is none of that kind, or there is no such revision.
+func (a *alone) agree(fault []byte) bool {
+	code, ok, err := strictjson.Find(fault, "/code")
+	if err != nil || !ok || string(code.Raw) != strconv.Itoa(codeUnsupported) {
+		return false
+	}
+	theirs, err := strictjson.Values(fault, "/data/supported/*")
+	if err != nil {
+		return false
+	}
+	for _, ours := range requestVersions {
+		if slices.ContainsFunc(theirs, func(v strictjson.Value) bool { text, err := v.Text(); return err == nil && text == ours }) {
+			a.version = ours
+			return true
+		}
+	}
+	return false
 }
 
 // dress returns a request of the mediator as the era has it: with what its _meta must

@@ -174,8 +174,8 @@ func TestDoesNotRead(t *testing.T) {
 // A server that closes its input is one that cannot be called.
 func TestClosesInput(t *testing.T) {
 	conv := converse(t, deciding(""), map[string][]fakeServer{"fs": misbehave(func(p *fakeProcess) {
-		p.say(`{"jsonrpc":"2.0","id":3,"result":{"first":true}}`)
 		p.stdin.Close()
+		p.say(`{"jsonrpc":"2.0","id":3,"result":{"first":true}}`)
 		<-p.killed
 	})}, nil)
 	conv.open()

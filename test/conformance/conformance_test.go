@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -29,9 +30,16 @@ import (
 	"ringfence/test/rig"
 )
 
-// TestMain lets the test binary be the child of a box.
+// TestMain lets the test binary be the child of a box, or the client that the suite tests.
 func TestMain(m *testing.M) {
 	native.Child()
+	if os.Getenv(asClient) != "" {
+		if err := beClient(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -40,10 +40,10 @@ func (c *conn) take(line []byte) {
 	case m.method == "notifications/cancelled":
 		c.cancelled(m)
 	case m.method == "notifications/initialized":
-		// What follows must not arrive before it.
+		// What follows must not arrive before it, nor be answered before we listen.
 		c.notify(m)
 		if c.transport() != mediator.TransportSSE {
-			c.work.Go(c.listen)
+			c.beginListening()
 		}
 	case m.method == "": // an answer
 		c.mu.Lock()

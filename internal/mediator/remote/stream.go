@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -148,8 +149,13 @@ func (c *conn) madeBy(a message, ours int64) bool {
 	return true
 }
 
-// listen passes on what the server sends outside of answers, if it does.
-func (c *conn) listen() {
+// listenTime is how long what follows the opening of a session waits for the stream of
+// what a server sends outside of answers. Some servers do not answer before there is
+// something to send.
+const listenTime = 300 * time.Millisecond
+
+// beginListening opens that stream, once, if the server has one.
+func (c *conn) beginListening() {
 	c.mu.Lock()
 	listens := c.listens
 	c.listens = true
@@ -157,6 +163,24 @@ func (c *conn) listen() {
 	if listens {
 		return
 	}
+	opened := make(chan struct{})
+	var once sync.Once
+	c.work.Go(func() {
+		open := func() { once.Do(func() { close(opened) }) }
+		defer open()
+		c.listen(open)
+	})
+	late := time.NewTimer(listenTime)
+	defer late.Stop()
+	select {
+	case <-opened:
+	case <-late.C:
+	}
+}
+
+// listen passes on what the server sends outside of answers, if it does. It calls
+// opened when it listens.
+func (c *conn) listen(opened func()) {
 	last := ""
 	for tries := 0; tries <= maxTries; tries++ {
 		resp, err := c.get(c.ctx, last)
@@ -169,11 +193,13 @@ func (c *conn) listen() {
 			if resp.StatusCode != http.StatusOK || terr != nil || kind != "text/event-stream" {
 				resp.Body.Close()
 				if resp.StatusCode/100 == 5 {
+					opened()
 					wait(c.ctx, pause)
 					continue
 				}
 				return // it has no such stream
 			}
+			opened()
 			_, id, retry, err := c.follow(resp, nil)
 			resp.Body.Close()
 			if err != nil {
