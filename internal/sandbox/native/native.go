@@ -23,8 +23,8 @@
 //	N4  When the stage ends, for whatever reason, the box ends.
 //	N5  No file, directory or mount point is made on the host, but for the temporary
 //	    directory of a box without mounts of its own, which goes with it.
-//	N6  What is in [Tier.Own] is in no box, by no name that a mount gives it: there is no
-//	    box then.
+//	N6  What is in [Tier.Own] is in no box, by no name that a mount gives it, and our
+//	    program cannot be changed by such a name: there is no box then.
 package native
 
 import (

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/landlock"
 	"ringfence/internal/sandbox/native/readback"
 	"ringfence/internal/sys/mounts"
 )
@@ -55,7 +57,31 @@ func (b *builder) checkOwn() error {
 			return fmt.Errorf("%s would show the state of ringfence (%s), by a mount: give the box another directory, or unmount that", names[i], real)
 		}
 	}
+	return b.checkProgram(theirs, ours)
+}
+
+// checkProgram looks for our own program, by another name than its own, where the box could
+// change it: by its own name it was decided on.
+func (b *builder) checkProgram(theirs, ours mounts.Table) error {
+	exe, err := os.Readlink(self)
+	if err != nil {
+		return err
+	}
+	for _, name := range theirs.Names(ours, exe) {
+		if name != exe && b.mayChange(name) {
+			return fmt.Errorf("%s would show the program of ringfence (%s), by a mount, to be changed: give the box another directory, or unmount that", name, exe)
+		}
+	}
 	return nil
+}
+
+// mayChange reports whether the box can change what is at name.
+func (b *builder) mayChange(name string) bool {
+	if b.plain {
+		return slices.ContainsFunc(b.plan.grants, func(g grant) bool { return (g.access|g.own)&landlock.Write != 0 && beneath(name, g.path) })
+	}
+	m, ok := b.facts.MountOf(name)
+	return ok && !m.ReadOnly()
 }
 
 // mayShow reports whether own may be seen at name: it is its own name, so that what was

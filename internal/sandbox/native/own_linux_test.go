@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,7 @@ import (
 // mounts are made in a name space of the test's own, which nobody knew of who decided.
 func TestOwnStateByMounts(t *testing.T) {
 	if os.Getenv("NATIVE_TEST_MOUNTS") == "" {
-		cmd := exec.Command(self, "-test.run=^TestOwnStateByMounts$", "-test.v")
+		cmd := exec.Command(copyOfTest(t), "-test.run=^TestOwnStateByMounts$", "-test.v")
 		cmd.Env = append(os.Environ(), "NATIVE_TEST_MOUNTS=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
@@ -43,12 +44,20 @@ type ownTest struct {
 	name    string
 	mounts  []string // what, or the options of an overlay, and where
 	shown   string
+	mode    sandbox.Mode // of the workspace; "ro" if it is not said
 	refused bool
 	hidden  bool // where it must be hidden, a box without mounts of its own is refused
 }
 
 func (test ownTest) run(t *testing.T) {
-	top := dir(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if test.mode == "" {
+		test.mode = sandbox.ReadOnly
+	}
+	top, bin := dir(t), filepath.Dir(exe)
 	home, w := top+"/all/home", top+"/w"
 	for _, d := range []string{home + "/keys", home + "/sessions/1", home + "/none", w + "/m", top + "/empty", top + "/o"} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -60,7 +69,7 @@ func (test ownTest) run(t *testing.T) {
 	}
 	t.Chdir(top)
 	for _, m := range test.mounts {
-		f := strings.Fields(m)
+		f := strings.Fields(strings.ReplaceAll(m, "BIN", bin))
 		err := unix.Mount(f[0], f[1], "", unix.MS_BIND, "")
 		if strings.Contains(f[0], "lowerdir=") {
 			err = unix.Mount("none", f[1], "overlay", 0, strings.ReplaceAll(f[0], "TOP", top)+",userxattr")
@@ -72,10 +81,10 @@ func (test ownTest) run(t *testing.T) {
 	for kind, tier := range kinds {
 		tier.Own = []string{home, top + "/nowhere"}
 		s := sh("cat " + w + "/f " + w + "/m/key " + w + "/m/keys/key " + w + "/m/home/keys/key " + home + "/keys/key 2>/dev/null; exit 0")
-		s.Workspace = sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}
+		s.Workspace = sandbox.Workspace{Path: w, Mode: test.mode}
 		s.ReadOnly = append(s.ReadOnly, strings.Fields(strings.ReplaceAll(test.shown, "TOP", top))...)
 		out, err := sandbox.Run(t.Context(), tier, s, nil)
-		refused := errors.Is(err, sandbox.ErrNotBuilt) && (strings.Contains(err.Error(), "the state of ringfence ("+home+")") || kind == "plain" && strings.Contains(err.Error(), "hiding"))
+		refused := errors.Is(err, sandbox.ErrNotBuilt) && (strings.Contains(err.Error(), "would show the") || kind == "plain" && strings.Contains(err.Error(), "hiding"))
 		if refused != test.refused && (kind != "plain" || test.hidden != refused) || err != nil && !refused || len(out.Stdout) > 0 {
 			t.Errorf("%s: %s: %q %v", test.name, kind, out.Stdout, err)
 		}
@@ -102,6 +111,8 @@ var ownTests = []ownTest{
 	{name: "overlay of an overlay", mounts: []string{"lowerdir=TOP/all:TOP/empty o", "lowerdir=TOP/o/home:TOP/empty w/m"}, refused: true},
 	{name: "overlay of a bind", mounts: []string{"all/home o", "lowerdir=TOP/o:TOP/empty w/m"}, refused: true},
 	{name: "overlay of something else", mounts: []string{"lowerdir=TOP/empty:TOP/w w/m"}},
+	{name: "our program", mounts: []string{"BIN w/m"}},
+	{name: "our program, to be changed", mounts: []string{"BIN w/m"}, mode: sandbox.ReadWrite, refused: true},
 	{name: "by its own name", shown: "TOP/all", hidden: true},
 	{name: "what is named in it", shown: "TOP/all/home/sessions/1"},
 }

@@ -22,14 +22,7 @@ func TestTracedProgramsNoticeNothing(t *testing.T) {
 		inTracedBox(t)
 		return
 	}
-	program, err := os.ReadFile(self) // its directory may be closed to who runs it
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe := dir(t) + "/test"
-	if err := os.WriteFile(exe, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	exe := copyOfTest(t)
 	for kind, tier := range kinds {
 		s := sandbox.Spec{
 			Argv: []string{exe, "-test.run=^TestTracedProgramsNoticeNothing$", "-test.v"}, Env: []string{inBox + "=1"},
@@ -39,6 +32,21 @@ func TestTracedProgramsNoticeNothing(t *testing.T) {
 			t.Errorf("%s: %v %s %s", kind, out.Exit, out.Stdout, out.Stderr)
 		}
 	}
+}
+
+// copyOfTest returns a copy of this program, whose own directory may be closed to who runs
+// it.
+func copyOfTest(t *testing.T) string {
+	t.Helper()
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe := dir(t) + "/test"
+	if err := os.WriteFile(exe, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return exe
 }
 
 func inTracedBox(t *testing.T) {
