@@ -208,9 +208,28 @@ func (s *server) logged(l *link, m message) {
 	y.say(notice{method: tellMessage, params: params})
 }
 
+// settled is how long after the requests of one client a text may still be about them.
+const settled = 5 * time.Second
+
+// serves notes that a client has a request on its way to the server.
+func (s *server) serves(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != who && s.last != "" {
+		s.switched = time.Now()
+	}
+	s.last = who
+}
+
 // hearer returns who hears what the server says to no request in particular: nil if
-// that could be more than one connection.
+// that could be about more than one client.
 func (s *server) hearer(l *link) *saying {
+	s.mu.Lock()
+	unsure := time.Since(s.switched) < settled
+	s.mu.Unlock()
+	if unsure {
+		return nil
+	}
 	calls, alone := l.callers()
 	switch {
 	case len(calls) > 0 && alone:
