@@ -122,7 +122,7 @@ func (o *oracle) matches(c *policy.Clause, q *question, restricts bool) bool {
 		return false
 	case !restricts && private(hostOf(q.effect.Resource)) && !o.namesHost(c.On, q.effect):
 		return false
-	case !restricts && c.Limit != nil && q.counts[c.ID] >= c.Limit.Count:
+	case !restricts && c.Limit != nil && (q.counts[c.ID] >= c.Limit.Count || q.effect.Tree && c.Modality == policy.May):
 		return false
 	}
 	for _, w := range c.When {

@@ -33,6 +33,9 @@ func peopleOf(conf config.Config) (people []desk.Person, more string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(conf.Approvers)) {
 		uid, ok := paths.UserID(name)
+		if !ok {
+			slog.Warn("an approver is no user of this machine", slog.String("name", name))
+		}
 		if !ok || slices.ContainsFunc(people, func(p desk.Person) bool { return p.UID == uid }) {
 			continue
 		}

@@ -22,10 +22,16 @@ func (d *draft) implied(q policy.Query, never bool) *refusal {
 	if !resolve.RunsProgram(d.res.Effects) {
 		return nil
 	}
+	all := resolve.Implied(d.res.Effects)
+	whole := q
+	whole.Effects, whole.Approved = all, nil
+	if len(all) == 0 || d.run.Policy.Decide(whole).Verdict == act.Allow {
+		return nil
+	}
 	q.Approved = nil
 	var roots []string
 	var kinds []act.Kind // of changes of repositories
-	for _, e := range resolve.Implied(d.res.Effects) {
+	for _, e := range all {
 		switch root, repo := strings.CutPrefix(e.Resource.Text, "repo:"); {
 		case d.lets(q, e).Verdict == act.Allow:
 		case !repo:

@@ -123,7 +123,7 @@ func TestImpliedOfManyRepositories(t *testing.T) {
 		}
 	}
 	b.run.Policy = judge(func(q policy.Query) policy.Decision {
-		if q.Effects[0].Kind == act.GitBranch {
+		if slices.ContainsFunc(q.Effects, func(e act.Effect) bool { return e.Kind == act.GitBranch }) {
 			return policy.Decision{Reason: "no."}
 		}
 		return policy.Decision{Verdict: act.Allow}
