@@ -29,12 +29,31 @@ type events struct {
 	cr    bool // the line before ended with a carriage return, which a newline may follow
 	begun bool
 
+	hold func(n int) bool // whether n more bytes may be kept; nil is any
+	kept int              // bytes that were, since [events.forget]
+
 	id    string
 	retry time.Duration // 0 if the server said nothing
 }
 
 func newEvents(r io.Reader, limit int) *events {
 	return &events{r: bufio.NewReaderSize(r, 32<<10), max: limit}
+}
+
+// keep counts n more bytes of an unfinished event.
+func (e *events) keep(n int) error {
+	if e.hold != nil && !e.hold(n) {
+		return errFlood
+	}
+	e.kept += n
+	return nil
+}
+
+// forget returns how many bytes were kept, and counts anew.
+func (e *events) forget() int {
+	n := e.kept
+	e.kept = 0
+	return n
 }
 
 var (
@@ -71,6 +90,9 @@ func (e *events) next() (event, error) {
 		case "data":
 			if len(ev.data)+len(value) >= e.max {
 				return event{}, errLongEvent
+			}
+			if err := e.keep(len(value)); err != nil {
+				return event{}, err
 			}
 			if some {
 				ev.data = append(ev.data, '\n')
@@ -132,6 +154,9 @@ func (e *events) line() ([]byte, error) {
 			return nil, errLongEvent
 		}
 		if i < 0 {
+			if err := e.keep(n); err != nil {
+				return nil, err
+			}
 			long = append(long, buf...)
 			_, _ = e.r.Discard(n)
 			continue

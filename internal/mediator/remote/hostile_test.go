@@ -8,8 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"ringfence/internal/mediator"
 )
@@ -205,6 +209,54 @@ func TestEndless(t *testing.T) {
 	for !strings.Contains(p.receive(), `"id":8`) {
 	}
 	<-left
+}
+
+// TestFlood: what a server begins in many answers at once is bounded in all; what is over is
+// counted no more.
+func TestFlood(t *testing.T) {
+	p := connect(t, "", func(w http.ResponseWriter, r *http.Request) {
+		if !answerPing(w, r) {
+			sse(w, "data: "+strings.Repeat("x", 900<<10)+"\ndata: unfinished")
+			<-r.Context().Done()
+		}
+	})
+	const calls = maxHeld>>20 + 64
+	for i := range calls {
+		p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"x"}`, i+100))
+	}
+	for range calls - maxHeld/(900<<10) {
+		if got := p.receive(); !strings.Contains(got, errFlood.Error()) {
+			t.Fatal(got)
+		}
+	}
+	for i := range calls {
+		p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i+100))
+	}
+	p.send(aPing)
+	for !strings.Contains(p.receive(), `"id":8`) {
+	}
+}
+
+// TestRestarts: connections that have ended leave nothing running.
+func TestRestarts(t *testing.T) {
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return echoServer() }, nil)
+	srv := httptest.NewServer(handler)
+	defer srv.Close()
+	before := 0
+	for i := range 60 {
+		if i == 20 {
+			before = runtime.NumGoroutine()
+		}
+		tried := mediator.Try(t.Context(), mediator.Options{Starter: New(Options{})}, mediator.Server{Name: "far", URL: srv.URL})
+		if tried.Error != "" || tried.Tools != 1 {
+			t.Fatalf("%+v", tried)
+		}
+	}
+	for until := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+10; runtime.Gosched() {
+		if time.Now().After(until) {
+			t.Fatalf("%d goroutines, after 20 connections %d", runtime.NumGoroutine(), before)
+		}
+	}
 }
 
 // TestSessions: what a session is told, how it ends, and what the end says.

@@ -35,6 +35,7 @@ func (c *conn) openOld() error {
 		return fmt.Errorf("it speaks neither streamable HTTP nor HTTP with an event stream (HTTP %d)", resp.StatusCode)
 	}
 	e := newEvents(resp.Body, c.max)
+	e.hold = c.hold
 	to, err := c.whereToPost(e)
 	if err != nil {
 		resp.Body.Close()
@@ -71,8 +72,13 @@ func (c *conn) whereToPost(e *events) (string, error) {
 
 func (c *conn) followOld(e *events) {
 	for {
+		c.release(e.forget())
 		ev, err := e.next()
-		if err != nil {
+		switch {
+		case errors.Is(err, errLongEvent), errors.Is(err, errLongField), errors.Is(err, errFlood):
+			c.fail(err)
+			return
+		case err != nil:
 			c.fail(errors.New("it ended the stream of its answers"))
 			return
 		}

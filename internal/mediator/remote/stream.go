@@ -86,21 +86,21 @@ func (c *conn) get(ctx context.Context, last string) (*http.Response, error) {
 // It is done when m was answered; an error is the end of m, or of the stream.
 func (c *conn) follow(resp *http.Response, m *message) (done bool, id string, retry time.Duration, err error) {
 	e := newEvents(resp.Body, c.max)
+	e.hold = c.hold
+	defer func() { c.release(e.forget()) }()
 	for {
 		ev, err := e.next()
 		switch {
-		case errors.Is(err, errLongEvent), errors.Is(err, errLongField):
+		case errors.Is(err, errLongEvent), errors.Is(err, errLongField), errors.Is(err, errFlood):
 			return false, "", 0, err
 		case err != nil: // however it ended
-			return false, e.id, e.retry, nil //nolint:nilerr // whether it is taken up again is for the caller
+			return false, e.id, e.retry, nil
 		case len(ev.data) == 0 || ev.name != "" && ev.name != "message":
+			c.release(e.forget())
 			continue
 		}
-		if !c.hold(len(ev.data)) {
-			return false, "", 0, errFlood
-		}
 		done, err := c.came(ev.data, m)
-		c.release(len(ev.data))
+		c.release(e.forget())
 		if done || err != nil {
 			return done, "", 0, err
 		}
