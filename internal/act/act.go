@@ -69,8 +69,8 @@ type Verb string
 
 // The verbs of this tree. A request with any other verb is denied.
 const (
-	VerbCall   Verb = "tools/call" // Tool is "server.tool", Args its arguments
-	VerbList   Verb = "tools/list" // Tool is "server", Args the raw list result of that server
+	VerbCall   Verb = "tools/call" // Tool is "server.tool" and Args its arguments, or "server." and a method of MCP and what is decided of its params
+	VerbList   Verb = "tools/list" // Tool is "server", or "server." and the method of another list; Args is all of that list, as the server sent it
 	VerbEffect Verb = "effect"     // no tool: Direct names the effects, not yet canonical
 	VerbExec   Verb = "exec"       // no tool: Args say which program runs in a box, and what it is given
 )
@@ -80,7 +80,7 @@ type Request struct {
 	Session   string // the session id that the engine gave out
 	Principal string // "persona/agent", from the session, never from the wire
 	Verb      Verb
-	Tool      string   // "server.tool"; "server" for VerbList; "" for VerbEffect and VerbExec
+	Tool      string   // see the verbs; "" for VerbEffect and VerbExec
 	Args      []byte   // the bytes as received; strictly decodable JSON, or empty
 	Direct    []Effect // VerbEffect only
 }
