@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -407,6 +408,34 @@ func TestEarlierUse(t *testing.T) {
 	}
 	again.settling.Unlock()
 	intact(t, again.crash(t, nil), again.written)
+}
+
+// TestVerifyWhileAppending verifies files that change meanwhile: nothing looks wrong.
+func TestVerifyWhileAppending(t *testing.T) {
+	o := testOptions()
+	o.segment = 16 << 10
+	l := mustOpen(t, t.TempDir(), o)
+	var appending sync.WaitGroup
+	var done atomic.Bool
+	for s := range 3 {
+		appending.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				if _, err := l.Append(t.Context(), i%2 == 0, Entry{fmt.Sprint("s", s), "note", fmt.Appendf(nil, `{"n":%d}`, i)}); err != nil {
+					t.Error(err)
+				}
+				if i%50 == 0 {
+					all(t, l, Query{Limit: 1})
+				}
+			}
+		})
+	}
+	for range 40 {
+		if v := verifyDir(t, l.dir); v.Status == Invalid {
+			t.Errorf("%+v", v)
+		}
+	}
+	done.Store(true)
+	appending.Wait()
 }
 
 // TestClosedJournalIsEmpty closes a ledger, and opens one that has no journal yet.

@@ -112,7 +112,7 @@ func TestOpenChecksOptions(t *testing.T) {
 // not its own. A second Open, which does not get the lock, removes none.
 func TestOpenRemovesTemps(t *testing.T) {
 	dir, o := t.TempDir(), testOptions()
-	stale := []string{".head.note.0123456789abcdef.tmp", ".head.note.fedcba9876543210.tmp"}
+	stale := []string{".head.note.0123456789abcdef.tmp", ".head.note.fedcba9876543210.tmp", ".journal.0123456789abcdef.tmp"}
 	kept := []string{".head.note.0123.tmp", ".head.note.0123456789abcdef.tmp.old", "head.note.0123456789abcdef.tmp", ".other.0123456789abcdef.tmp"}
 	write := func(names []string) {
 		for _, name := range names {

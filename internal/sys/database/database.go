@@ -217,8 +217,8 @@ func (d *DB) migrate(ctx context.Context, o Options) error {
 func (d *DB) Path() string { return d.path }
 
 // Write runs f in a transaction and commits it if f returns nil (D1); call
-// [DB.Sync] for more. Writers take turns. The error of f is returned as it is;
-// an error of the database is [ErrUnwritable], and then nothing was written.
+// [DB.Sync] for more. Writers take turns. The error is that of f, with [ErrDamaged]
+// where that is why, or else [ErrUnwritable]; then nothing was written.
 func (d *DB) Write(ctx context.Context, f func(*sql.Tx) error) error {
 	if err := d.prepareToWrite(ctx); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (d *DB) Write(ctx context.Context, f func(*sql.Tx) error) error {
 		if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
 			err = errors.Join(err, e)
 		}
-		return err
+		return classify(err)
 	}
 	if err := tx.Commit(); err != nil {
 		// SQLite keeps a transaction open after some of its errors.
