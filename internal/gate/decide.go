@@ -21,7 +21,8 @@ type draft struct {
 	req      act.Request
 	tool     *Tool // nil for effects that no tool asked for
 	res      resolve.Resolution
-	labels   []act.Label // of the session and of this request
+	labels   []act.Label       // of the session and of this request
+	found    *inspect.Findings // in the arguments; nil until they are scanned
 	judged   policy.Decision
 	approved []string // clauses that a person approved
 	answer   *Answer
@@ -174,7 +175,9 @@ func (d *draft) resolve() *refusal {
 // inspect is the request side of inspection: labels are facts that policy reads.
 func (g *Gate) inspect(d *draft) {
 	d.labels = d.run.Session.Labels()
-	for _, l := range g.o.Inspect.ScanFrom(d.req.Args, inspect.Arguments).Labels {
+	found := g.o.Inspect.ScanFrom(d.req.Args, inspect.Arguments)
+	d.found = &found
+	for _, l := range found.Labels {
 		if l == act.LabelSecret && !slices.Contains(d.labels, l) {
 			d.labels = append(d.labels, l)
 		}

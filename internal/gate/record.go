@@ -150,7 +150,7 @@ func (g *Gate) recordQuestion(ctx context.Context, d *draft) error {
 
 func (g *Gate) requestEntry(d *draft) requestEntry {
 	e := requestEntry{
-		Verb: d.req.Verb, Tool: g.clean(d.req.Tool), Arguments: g.readable(d.req.Args), Size: len(d.req.Args),
+		Verb: d.req.Verb, Tool: g.clean(d.req.Tool), Arguments: g.arguments(d), Size: len(d.req.Args),
 		Digest: digest(d.req.Args), Effects: g.cleanEffects(d.res.Effects), Labels: d.labels,
 	}
 	if d.tool != nil {
@@ -171,7 +171,7 @@ func (g *Gate) append(ctx context.Context, durable bool, entries ...ledger.Entry
 // clean is text without secrets. What a call would do and why it is refused can
 // repeat its arguments, and name what they stand for: the URL of a remote.
 func (g *Gate) clean(text string) string {
-	return string(g.o.Inspect.Redact([]byte(text), g.o.Inspect.ScanFrom([]byte(text), inspect.Anywhere)))
+	return string(g.o.Inspect.Redact([]byte(text), g.o.Inspect.ScanFrom([]byte(text), inspect.Arguments)))
 }
 
 // unwritable stands for effects that no entry can hold. It is no JSON, so the ledger
@@ -187,7 +187,16 @@ func (g *Gate) cleanEffects(effects []act.Effect) json.RawMessage {
 	if err != nil {
 		return json.RawMessage(unwritable)
 	}
-	return g.o.Inspect.Redact(raw, g.o.Inspect.ScanFrom(raw, inspect.Anywhere))
+	return g.o.Inspect.Redact(raw, g.o.Inspect.ScanFrom(raw, inspect.Arguments))
+}
+
+// arguments is what an entry holds of the arguments of d. They were scanned, unless d
+// was denied before.
+func (g *Gate) arguments(d *draft) string {
+	if d.found == nil || len(d.req.Args) > maxRecorded || !utf8.Valid(d.req.Args) {
+		return g.readable(d.req.Args)
+	}
+	return string(g.o.Inspect.Redact(d.req.Args, *d.found))
 }
 
 // readable is content as an entry may hold it: short, valid text, no secrets.
@@ -195,7 +204,7 @@ func (g *Gate) readable(content []byte) string {
 	if len(content) > maxRecorded || !utf8.Valid(content) {
 		return ""
 	}
-	return string(g.o.Inspect.Redact(content, g.o.Inspect.ScanFrom(content, inspect.Anywhere)))
+	return string(g.o.Inspect.Redact(content, g.o.Inspect.ScanFrom(content, inspect.Arguments)))
 }
 
 // entry encodes body. The types above always encode: they hold text, numbers,
