@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ringfence/internal/sys/paths"
 )
 
 // An amount is a flag that says how many bytes: a number above 0, with K, M, G or T for
@@ -88,6 +90,9 @@ func (d *span) Set(text string) error {
 	return nil
 }
 
+// seconds is d in whole seconds, at least 1 unless it says nothing.
+func (d *span) seconds() int { return int((time.Duration(*d) + time.Second - 1) / time.Second) }
+
 // A named is a flag that names variables of the environment: NAME, or NAME=VALUE.
 type named []string
 
@@ -105,4 +110,15 @@ func (n *named) Set(text string) error {
 	}
 	*n = append(*n, text)
 	return nil
+}
+
+// unset returns the names without a value that are not set here.
+func (n *named) unset() []string {
+	var all []string
+	for _, text := range *n {
+		if _, ok := paths.Variable(text); !ok && !strings.Contains(text, "=") {
+			all = append(all, text)
+		}
+	}
+	return all
 }

@@ -115,6 +115,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
+	for _, name := range f.env.unset() {
+		s.say("--env %s: it is not set here, so the box does not have it", name)
+	}
 	sweep(ctx, s, tier)
 	var image imageOfEngine
 	tier = image.in(tier)
@@ -238,7 +241,7 @@ func (f execFlags) open(spec sandbox.Spec, own, never bool) api.OpenRequest {
 	}
 	return api.OpenRequest{
 		Principal: "default/exec", Verb: f.verb, Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
-		AskSeconds: int((time.Duration(f.wait) + time.Second - 1) / time.Second), Box: json.RawMessage(api.BoxFollows),
+		AskSeconds: f.wait.seconds(), Box: json.RawMessage(api.BoxFollows),
 	}
 }
 

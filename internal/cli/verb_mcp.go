@@ -37,7 +37,7 @@ type mcpFlags struct {
 	servers, policy, workspace string
 	persona, agent             string
 	ask, tier                  string
-	wait                       time.Duration
+	wait                       span
 	listen                     listenFlags
 }
 
@@ -51,9 +51,11 @@ func newMCP(s *streams) *cobra.Command {
 		Long: "Be an MCP server on standard input and output, in front of the servers of FILE,\n" +
 			"which has the mcpServers JSON that every MCP client uses. Every call passes the\n" +
 			"gate. What needs a person waits at the desk (\"ringfence approvals\"), never on the\n" +
-			"terminal of the client. After the last request, what is in flight is answered.",
+			"terminal of the client. After the last request, what is in flight is answered.\n" +
+			"With --listen, clients come over HTTP instead, any number of them, and show a token.",
 		Annotations: exits(status{codeEvidence, ""}),
-		Example:     "  ringfence mcp --servers servers.json --workspace ~/src/project",
+		Example: "  ringfence mcp --servers servers.json --workspace ~/src/project\n" +
+			"  ringfence mcp --listen 127.0.0.1:8765",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runMCP(c.Context(), s, f)
 		},
@@ -66,7 +68,7 @@ func newMCP(s *streams) *cobra.Command {
 	c.Flags().StringVar(&f.persona, "persona", "default", "persona of the agent")
 	c.Flags().StringVar(&f.agent, "agent", "mcp", "name of the agent")
 	c.Flags().StringVar(&f.ask, "ask", api.AskDesk, "desk, or never: deny what needs a person")
-	c.Flags().DurationVar(&f.wait, "ask-wait", 0, "how long a person is waited for, such as 90s (default: as configured)")
+	c.Flags().Var(&f.wait, "ask-wait", "`TIME` that a person is waited for, such as 90s (default: as configured)")
 	f.listen.add(c.Flags())
 	return c
 }
@@ -411,7 +413,7 @@ func (f mcpFlags) among(boxes mediator.Boxes, servers []mediator.Server) (mediat
 func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (api.OpenRequest, error) {
 	r := api.OpenRequest{
 		Principal: f.persona + "/" + f.agent, Verb: "mcp", Workspace: boxes.Workspace, Ask: f.ask,
-		AskSeconds: int(f.wait.Round(time.Second) / time.Second),
+		AskSeconds: f.wait.seconds(),
 	}
 	file, err := filepath.Abs(f.servers)
 	if err != nil {
