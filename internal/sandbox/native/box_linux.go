@@ -132,21 +132,23 @@ func (b *box) end() {
 
 // begin is called once the program runs: from now on the box lives by itself.
 func (b *box) begin(ctx context.Context, w *wire) {
-	heard := make(chan struct{})
+	heard, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(heard)
 		b.listen(w)
 	}()
 	go func() {
+		defer close(watched)
+		b.watchTemp()
+	}()
+	go func() {
 		<-b.reaped
 		<-heard
+		<-watched
 		w.close()
 		b.finish()
 	}()
 	go sandbox.Watch(ctx, b.bounds.Wall, b.reaped, b.kill)
-	if b.temp != "" {
-		go b.watchTemp()
-	}
 }
 
 // listen takes what the stage says until it ends.

@@ -98,8 +98,12 @@ func removeTemp(dir string) error {
 }
 
 // watchTemp ends the box when there is more in its directory than may be. The kernel has no
-// limit for that; so it is looked at again and again, and what comes between is more.
+// limit for that; so it is looked at again and again, and what comes between is more. It
+// returns when the box has ended.
 func (b *box) watchTemp() {
+	if b.temp == "" {
+		return
+	}
 	root, err := os.OpenRoot(b.temp)
 	if err != nil {
 		return // it has ended
@@ -112,7 +116,7 @@ func (b *box) watchTemp() {
 		case <-time.After(pause):
 		}
 		begin := time.Now()
-		if bytes, files := usedIn(root); bytes > b.tempSize || files > ownInodes {
+		if bytes, files := b.usedIn(root); bytes > b.tempSize || files > ownInodes {
 			b.mu.Lock()
 			b.keep(sandbox.Denial{
 				Op: "write", Object: b.temp, Observed: true, Count: 1,
@@ -137,9 +141,14 @@ func blocksOf(d fs.DirEntry) int64 {
 }
 
 // usedIn returns what the files beneath root take, and how many there are, as far as it
-// gets to more than there may be.
-func usedIn(root *os.Root) (bytes int64, files int) {
+// gets before the box ends or to more than there may be.
+func (b *box) usedIn(root *os.Root) (bytes int64, files int) {
 	_ = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		select {
+		case <-b.reaped:
+			return fs.SkipAll
+		default:
+		}
 		if files++; files > ownInodes {
 			return fs.SkipAll
 		}
