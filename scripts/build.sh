@@ -12,4 +12,9 @@ build() { CGO_ENABLED=0 "$go" build -trimpath -buildvcs=false "$@"; }
 build -ldflags '-s -w' -o "$dir/stage" ./cmd/stage
 # The compiler is shown it as if it were in the tree.
 printf '{"Replace": {"%s/internal/sandbox/native/image": "%s/stage"}}\n' "$PWD" "$dir" >"$dir/overlay.json"
-build -overlay "$dir/overlay.json" -tags boxstage -ldflags "$ldflags" -o "$out" "$package"
+build -overlay "$dir/overlay.json" -tags boxstage -ldflags "$ldflags" -o "$dir/program" "$package"
+# As the linker writes it, it lies in memory in single pages; a copy, as an installed program
+# is one, lies there in larger pieces and starts in some 0.5 ms less.
+mkdir -p "$(dirname "$out")"
+rm -f "$out"
+cp "$dir/program" "$out"

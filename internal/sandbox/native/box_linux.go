@@ -162,7 +162,7 @@ func (b *box) listen(w *wire) {
 		case frameEnded:
 			e := new(ending)
 			if decode(fr.payload, e) == nil {
-				used := b.leaf.Usage() // while pid 1, which is alone now, ends
+				used := b.leaf.Refusals() // while pid 1, which is alone now, ends
 				b.mu.Lock()
 				b.ended, b.used = e, &used
 				b.mu.Unlock()
@@ -191,7 +191,7 @@ func (b *box) finish() {
 	used := b.used
 	b.mu.Unlock()
 	if used == nil {
-		u := b.leaf.Usage()
+		u := b.leaf.Refusals()
 		used = &u
 	}
 	err := b.giveBack()
@@ -224,14 +224,12 @@ func (b *box) conclude(used cgroup.Usage) {
 	}
 }
 
-// early gives back the control group while pid 1 ends, which is not in those of version 1.
+// early gives back what it can of the control group while pid 1 ends, which is in none of
+// version 1.
 func (b *box) early() {
-	if b.leaf.FD() >= 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), setupTime)
 	defer cancel()
-	if err := b.leaf.Remove(ctx); err != nil {
+	if err := b.leaf.RemoveOld(ctx); err != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.err = errors.Join(b.err, fmt.Errorf("giving back what the box had: %w", err))

@@ -355,6 +355,9 @@ func (s *stage) forkProgram() {
 		closeFDs(s.fds[s.plan.files+s.plan.mounts:])
 		return nil
 	})
+	if !s.plan.plain {
+		s.giveUp() // while it does the same
+	}
 	if s.fail != nil {
 		return
 	}
@@ -422,9 +425,9 @@ func (s *stage) handles(out outcome) (err error) {
 	return s.wire.send(frameChild, nil, s.pidfd)
 }
 
-// confineSelf takes from pid 1 what it does not need any more, before the program
-// runs beside it.
-func (s *stage) confineSelf() {
+// giveUp takes from pid 1 what it does not need any more, before the program runs beside
+// it.
+func (s *stage) giveUp() {
 	s.do("no dumps of pid 1", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) })
 	s.do("capabilities of pid 1", func() error {
 		keep := uint64(0)
@@ -433,6 +436,13 @@ func (s *stage) confineSelf() {
 		}
 		return capsetAll(keep)
 	})
+}
+
+// confineSelf leaves pid 1 the system calls that it needs, and says that all is set up.
+func (s *stage) confineSelf() {
+	if s.plan.plain {
+		s.giveUp()
+	}
 	s.do("seccomp of pid 1", func() error {
 		program, ok := programOf(s.plan.own)
 		if !ok {

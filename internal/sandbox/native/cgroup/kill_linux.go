@@ -162,15 +162,29 @@ func killMember(dir string, pid int) error {
 // Remove removes the leaf. Processes that are just dying hold it up for a while: it
 // tries until ctx ends, at the latest for ten seconds. Removing twice is no error.
 func (l *Leaf) Remove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if l.dir != nil {
 		l.dir.Close()
 		l.dir = nil
 	}
+	return l.remove(ctx, func(place) bool { return true })
+}
+
+// RemoveOld is Remove for the directories of version 1: those that are left can still hold
+// a process that was born in the leaf.
+func (l *Leaf) RemoveOld(ctx context.Context) error {
+	return l.remove(ctx, func(p place) bool { return p.version == 1 })
+}
+
+// remove removes the last of the places, as long as they are such.
+func (l *Leaf) remove(ctx context.Context, such func(place) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	var errs []error
 	for len(l.places) > 0 {
 		p := l.places[len(l.places)-1]
+		if !such(p) {
+			break
+		}
 		l.places = l.places[:len(l.places)-1]
 		if err := l.removeDir(ctx, p.dir); err != nil {
 			errs = append(errs, fmt.Errorf("removing control group: %w", err))
@@ -210,31 +224,50 @@ func (p *pause) next(ctx context.Context) bool {
 	}
 }
 
-// Usage reads what the leaf has used so far.
+// A counter is a number in a control file.
+type counter struct {
+	version   int // of the hierarchies that have the file; 0 for both
+	to        *int64
+	file, key string // key "" for a file that is one number
+	over      int64
+}
+
+// Usage reads what the leaf has used so far, and what it was refused.
 func (l *Leaf) Usage() Usage {
+	u := l.Refusals()
+	l.count(
+		counter{2, &u.MemoryPeak, "memory.peak", "", 1},
+		counter{1, &u.MemoryPeak, "memory.max_usage_in_bytes", "", 1},
+		counter{2, &u.CPUMicros, "cpu.stat", "usage_usec", 1},
+		counter{1, &u.CPUMicros, "cpuacct.usage", "", 1000},
+		counter{2, &u.ThrottledMicros, "cpu.stat", "throttled_usec", 1},
+		counter{1, &u.ThrottledMicros, "cpu.stat", "throttled_time", 1000},
+	)
+	return u
+}
+
+// Refusals reads what the leaf was refused so far, and nothing else of Usage.
+func (l *Leaf) Refusals() Usage {
 	u := Usage{MemoryPeak: -1, OOMKills: -1, PIDsDenied: -1, CPUMicros: -1, ThrottledMicros: -1}
+	l.count(
+		counter{2, &u.OOMKills, "memory.events", "oom_kill", 1},
+		counter{1, &u.OOMKills, "memory.oom_control", "oom_kill", 1},
+		counter{0, &u.PIDsDenied, "pids.events", "max", 1},
+	)
+	return u
+}
+
+func (l *Leaf) count(all ...counter) {
 	for _, p := range l.places {
-		for _, f := range []struct {
-			to        *int64
-			file, key string // key "" for a file that is one number
-			over      int64
-		}{
-			{&u.MemoryPeak, "memory.peak", "", 1},
-			{&u.MemoryPeak, "memory.max_usage_in_bytes", "", 1},
-			{&u.OOMKills, "memory.events", "oom_kill", 1},
-			{&u.OOMKills, "memory.oom_control", "oom_kill", 1},
-			{&u.PIDsDenied, "pids.events", "max", 1},
-			{&u.CPUMicros, "cpu.stat", "usage_usec", 1},
-			{&u.CPUMicros, "cpuacct.usage", "", 1000},
-			{&u.ThrottledMicros, "cpu.stat", "throttled_usec", 1},
-			{&u.ThrottledMicros, "cpu.stat", "throttled_time", 1000},
-		} {
-			if v, ok := value(filepath.Join(p.dir, f.file), f.key); ok {
-				*f.to = v / f.over
+		for _, c := range all {
+			if c.version != 0 && c.version != p.version {
+				continue
+			}
+			if v, ok := value(filepath.Join(p.dir, c.file), c.key); ok {
+				*c.to = v / c.over
 			}
 		}
 	}
-	return u
 }
 
 // value reads the number in a control file, or the one after key at a line's start.
