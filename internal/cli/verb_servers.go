@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/strictjson"
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/control"
 	"ringfence/internal/sandbox"
@@ -301,11 +302,9 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 		return err
 	}
 	if len(args) == 1 {
-		server, err := findServer(f.servers, args[0], log)
-		if err != nil {
+		if servers, err = only(servers, args[0]); err != nil {
 			return err
 		}
-		servers = []mediator.Server{server}
 	}
 	boxes, err := newBoxes(s, f.workspace, f.tier)
 	if err != nil {
@@ -330,6 +329,22 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 		return &exitError{code: codeFailed}
 	}
 	return nil
+}
+
+// only returns the server of that name.
+func only(servers []mediator.Server, name string) ([]mediator.Server, error) {
+	var names []string
+	for _, srv := range servers {
+		if srv.Name == name {
+			return []mediator.Server{srv}, nil
+		}
+		names = append(names, srv.Name)
+	}
+	e := &exitError{code: codeUsage, err: fmt.Errorf("the list has no server %q", name)}
+	if near := strictjson.Nearest(name, names); near != "" {
+		e.hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return nil, e
 }
 
 func tested(t mediator.Trial) testedServer {

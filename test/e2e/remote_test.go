@@ -108,8 +108,18 @@ func TestRemoteNPM(t *testing.T) {
 					t.Errorf("%s: %q through us, %q without", tool, b, a)
 				}
 			}
+			p.ok("servers", "restart", "far")
+			if out := p.ok("servers", "list", "--json"); !strings.Contains(out, `"name":"far","up":true,"box":"`+remote.NotHeld) || !strings.Contains(out, `"starts":2`) {
+				t.Errorf("after a restart: %s", out)
+			}
+			if text, failed := call(t, s, "echo", map[string]any{"message": "again"}); failed {
+				t.Errorf("after a restart: %s", text)
+			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
+			}
+			if out := p.ok("servers", "list"); !strings.Contains(out, "No server runs") {
+				t.Errorf("at the end: %s", out)
 			}
 			if out := p.ok("ledger", "show", "--json"); !strings.Contains(out, remote.NotHeld) {
 				t.Errorf("that nothing holds it is not on record:\n%s", out)
