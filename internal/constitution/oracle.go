@@ -152,9 +152,10 @@ func (o *oracle) excepted(e policy.Exception, q *question, restricts bool) bool 
 }
 
 func ofTools(tools []string, tool string) bool {
+	_, name, _ := strings.Cut(tool, ".")
 	return slices.ContainsFunc(tools, func(t string) bool {
 		server, all := strings.CutSuffix(t, ".*")
-		return t == tool || all && strings.HasPrefix(tool, server+".")
+		return t == tool || all && strings.HasPrefix(tool, server+".") && !policy.IsAsked(name)
 	})
 }
 

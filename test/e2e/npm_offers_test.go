@@ -205,3 +205,32 @@ func TestNPMOffers(t *testing.T) {
 		})
 	}
 }
+
+// TestAskedAtTheDesk: what a server asks of its client is shown to a person first, where the
+// policy says so; without the clause the client does not hear of it.
+func TestAskedAtTheDesk(t *testing.T) {
+	modules := node(t)
+	for name, clause := range map[string]string{
+		"asked":  "may use everything.elicitation/create with approval",
+		"denied": "may use everything.sampling/createMessage with approval",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			servers := p.servers(map[string]any{"everything": map[string]any{
+				"command": "node", "args": []string{modules + "/@modelcontextprotocol/server-everything/dist/index.js", "stdio"},
+			}})
+			policy := p.policy("may use everything.*", clause)
+			answered := p.approver()
+			k := talkTo(t, p.command("mcp", "-w", p.work, "--servers", servers, "--policy", policy),
+				`{"elicitation":{"form":{}},"sampling":{}}`, map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ann","check":true}}`})
+			got := k.ask("tools/call", `{"name":"trigger-elicitation-request","arguments":{}}`)
+			n := answered()
+			if name == "asked" && (!strings.Contains(got, "Ann") || n != 1 || len(k.asked) != 1) {
+				t.Errorf("%d questions at the desk, %d to the client: %s", n, len(k.asked), got)
+			}
+			if name == "denied" && (strings.Contains(got, "Ann") || n != 0 || len(k.asked) != 0) {
+				t.Errorf("%d questions at the desk, %d to the client: %s", n, len(k.asked), got)
+			}
+		})
+	}
+}
