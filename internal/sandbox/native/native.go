@@ -42,7 +42,8 @@ const TierName = "native"
 // ready for use. The process that uses it must call [Child] first thing in main.
 type Tier struct {
 	// Own are the files and trees that no box gets to see, whatever its Spec says: the
-	// state of who makes them. What a Spec names within them it has decided on.
+	// state of who makes them. What a Spec names within them it has decided on. Where a
+	// box cannot be kept from files, as on Windows, they are no exception.
 	Own []string
 	// Image, if it is set, returns what stages are started from, or nil: see [ImageOf]. It
 	// is called when that is needed, and may wait.

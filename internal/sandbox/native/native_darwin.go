@@ -62,6 +62,7 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
+	s.Denied = slices.Concat(s.Denied, t.Own)
 	b := &builder{spec: s, fault: t.fault, box: newBox(s)}
 	if err := b.build(ctx); err != nil {
 		return nil, err
