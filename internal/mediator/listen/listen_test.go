@@ -415,6 +415,27 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestPolls: a client of 2025-11-25 is asked to come back for the rest of a stream that
+// lasts, and one of a revision before is not.
+func TestPolls(t *testing.T) {
+	s := newStage(t, func(o *Options) { o.Poll, o.Quiet = time.Millisecond, time.Millisecond })
+	session := map[string]string{headerSession: s.open()}
+	r := s.send("POST", callOf("7", "late", "at last", ""), session)
+	if r.status != 200 || !strings.Contains(r.body, "retry: 1000\n") || strings.Contains(r.body, "at last") {
+		t.Fatalf("%d %q", r.status, r.body)
+	}
+	id, _ := nextEvent(t, bufio.NewReader(strings.NewReader(r.body)))
+	close(s.late)
+	session[headerLast] = id
+	for !strings.Contains(r.body, "at last") { // it is asked to come back again, perhaps
+		r = s.send("GET", "", session)
+	}
+	old := s.send("POST", strings.Replace(initialize, "2025-11-25", "2025-06-18", 1), nil).header.Get(headerSession)
+	if r := s.send("POST", callOf("8", "late", "at once", ""), map[string]string{headerSession: old}); !strings.Contains(r.body, "at once") {
+		t.Errorf("of 2025-06-18: %q", r.body)
+	}
+}
+
 // TestClosedIsCancelled: the end of the connection cancels a request that stands alone.
 func TestClosedIsCancelled(t *testing.T) {
 	s := newStage(t, nil)
