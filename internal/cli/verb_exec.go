@@ -133,12 +133,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}
 	defer client.Close() //nolint:errcheck // what is to be recorded was, or the verb has failed
 	image.is(client)
-	own := f.ask == "" || f.ask == askTerminal
-	if own && !s.atTerminal() {
-		if f.ask == askTerminal {
-			return &exitError{code: codeUsage, err: errors.New("there is no terminal to ask at"), hint: "use --ask desk or --ask never"}
-		}
-		own = false
+	own, err := f.asksHere(s)
+	if err != nil {
+		return err
 	}
 	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever))
 	if err != nil {
@@ -167,6 +164,17 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 		err = &exitError{code: status}
 	}
 	return err
+}
+
+// asksHere reports whether this process asks at its own terminal.
+func (f *execFlags) asksHere(s *streams) (bool, error) {
+	switch {
+	case f.ask != "" && f.ask != askTerminal:
+		return false, nil
+	case !s.atTerminal() && f.ask == askTerminal:
+		return false, &exitError{code: codeUsage, err: errors.New("there is no terminal to ask at"), hint: "use --ask desk or --ask never"}
+	}
+	return s.atTerminal(), nil
 }
 
 // boxError gives an error of launching its exit status. With never nobody is asked, as
