@@ -97,6 +97,13 @@ func (s *streams) say(format string, a ...any) {
 	fmt.Fprint(s.err, printable("ringfence: "+fmt.Sprintf(format, a...)+"\n"))
 }
 
+// sayEach says each of texts, in the place of %s.
+func (s *streams) sayEach(format string, texts []string) {
+	for _, text := range texts {
+		s.say(format, display.Line(text))
+	}
+}
+
 // A settling waits until what a box had is given back.
 type settling func() error
 

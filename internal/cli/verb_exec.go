@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act"
-	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
 	"ringfence/internal/sandbox"
@@ -115,9 +114,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
-	for _, name := range f.env.unset() {
-		s.say("--env %s: it is not set here, so the box does not have it", name)
-	}
+	s.sayEach("--env %s: it is not set here, so the box does not have it", f.env.unset())
 	sweep(ctx, s, tier)
 	var image imageOfEngine
 	tier = image.in(tier)
@@ -141,9 +138,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return sessionError(err)
 	}
-	for _, note := range session.Opened().Notes {
-		s.say("%s", display.Line(note))
-	}
+	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
 	stop := func() {}
 	defer func() { stop() }()
