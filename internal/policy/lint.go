@@ -136,22 +136,25 @@ func within[T comparable](some, all []T) bool {
 }
 
 // missingFrom returns those of tools that are not among known, in which
-// "server.*" stands for every tool of a server.
+// "server.*" stands for every tool of a server, and not for what it asks.
 func missingFrom(tools, known []string) []string {
 	return slices.DeleteFunc(slices.Clone(tools), func(t string) bool {
-		server, _, _ := strings.Cut(t, ".")
-		return slices.Contains(known, t) || slices.Contains(known, server+".*")
+		server, tool, _ := strings.Cut(t, ".")
+		return slices.Contains(known, t) || slices.Contains(known, server+".*") && !IsAsked(tool)
 	})
 }
 
-// unknownTools returns the tools of c that are not among known, and "server.*"
-// of a server that has none.
+// unknownTools returns the tools of c that are not among known, and "server.*" and
+// methods of a server that has none.
 func (c *Clause) unknownTools(known []string) []string {
 	if known == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(c.Tools), func(t string) bool {
 		server, all := strings.CutSuffix(t, "*")
+		if before, tool, _ := strings.Cut(t, "."); IsMethod(tool) {
+			server, all = before+".", true
+		}
 		return slices.ContainsFunc(known, func(k string) bool { return k == t || all && strings.HasPrefix(k, server) })
 	})
 }
