@@ -61,6 +61,7 @@ var groups = []group{
 	{"monitor", monitors},
 	{"scan", scans},
 	{"call", calls},
+	{"http", overHTTP},
 	{"clients", clients},
 	{"append", appends},
 	{"verify", verifies},
