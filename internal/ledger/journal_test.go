@@ -80,7 +80,8 @@ type wreck struct {
 	written, durable map[int64]Ref
 }
 
-// fragile opens a ledger whose power can fail.
+// fragile opens a ledger whose power can fail, and that signs nothing by itself: a copy
+// of its directory is then of one moment.
 func fragile(t *testing.T, dir string, segment int) *wreck {
 	t.Helper()
 	o := testOptions()
@@ -102,6 +103,7 @@ func fragile(t *testing.T, dir string, segment int) *wreck {
 	w.disk = &disk{journalFile: w.journal.file, stable: stable}
 	w.journal.file = w.disk
 	w.db = keeping{w.db, w}
+	w.signed.Size += 1 << 20 // as uncover does
 	return w
 }
 
@@ -192,7 +194,7 @@ func TestLossOfPower(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	dir := t.TempDir()
 	known := map[int64]Ref{}
-	for round := range 12 {
+	for round := range 8 {
 		w := fragile(t, dir, 16<<10)
 		maps.Copy(w.written, known)
 		w.durable = maps.Clone(known)
@@ -211,11 +213,12 @@ func TestLossOfPower(t *testing.T) {
 				if _, err := w.Checkpoint(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+				uncover(w.Ledger, -1<<20)
 			case 1:
 				all(t, w.Ledger, Query{Limit: 1})
 			}
 		}
-		for range 4 {
+		for range 3 {
 			intact(t, w.crash(t, rng), w.durable)
 		}
 		intact(t, w.crash(t, nil), w.written)
@@ -342,6 +345,15 @@ func TestR13Journal(t *testing.T) {
 		{"head changed", before, spoil(func(b []byte) []byte { b[11]++; return b }), ErrTampered},
 		{"behind the head changed", before, spoil(func(b []byte) []byte { b[journalHead-1]++; return b }), ErrTampered},
 		{"database of another state", before, func(path string) error { return os.Remove(filepath.Join(filepath.Dir(path), databaseFile+"-wal")) }, ErrTampered},
+		{"database damaged", before, func(path string) error {
+			runSQL(t, filepath.Dir(path), "PRAGMA wal_checkpoint(TRUNCATE)")
+			f, err := os.OpenFile(filepath.Join(filepath.Dir(path), databaseFile), os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt(bytes.Repeat([]byte("damage! "), 2048), 4096)
+			return errors.Join(err, f.Close())
+		}, ErrTampered},
 		{"entry by somebody else", before, spoil(func(b []byte) []byte { return forge(b, w.Ledger) }), ErrTampered},
 		{"a link", before, func(path string) error { return errors.Join(os.Remove(path), os.Symlink("/dev/zero", path)) }, ErrTampered},
 	} {
