@@ -272,7 +272,7 @@ func TestJournalBits(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole, durable := w.head.size, int64(len(w.durable)+1)
-	for range 400 {
+	for range 200 {
 		at := journalHead + rng.IntN(w.journal.segs[0].used)
 		bad := bytes.Clone(good)
 		bad[at] ^= 1 << rng.IntN(8)
