@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"ringfence/internal/config"
-	"ringfence/internal/daemon/api"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/container"
 	"ringfence/internal/sandbox/native"
@@ -126,14 +125,14 @@ func (i *imageOfEngine) in(t sandbox.Tier) sandbox.Tier {
 	return n
 }
 
-// is says who the engine is; nil for nobody.
-func (i *imageOfEngine) is(engine *api.Client) {
+// is says which process the engine is, the first time it is called; 0 is none.
+func (i *imageOfEngine) is(pid int) {
 	if i.file == nil {
 		return
 	}
 	i.once.Do(func() {
-		if engine != nil {
-			i.file <- native.ImageOf(engine.Hello().PID)
+		if pid != 0 {
+			i.file <- native.ImageOf(pid)
 		}
 		close(i.file)
 	})

@@ -21,6 +21,25 @@ func connect(ctx context.Context) (*api.Client, error) {
 	return dial(ctx, home, daemon.Starter(home))
 }
 
+// connectAs is connect, and tells which process the engine is as soon as that is known.
+func connectAs(ctx context.Context, told func(pid int)) (*api.Client, error) {
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return nil, err
+	}
+	socket, err := paths.EngineSocket(home)
+	if err != nil {
+		return nil, err
+	}
+	return dialed(api.Connect(ctx, api.Options{Home: home, Start: daemon.Starter(home), Dial: func(ctx context.Context) (net.Conn, error) {
+		conn, engine, err := ipc.DialOwn(ctx, socket)
+		if err == nil {
+			told(engine.PID)
+		}
+		return conn, err
+	}}))
+}
+
 // connectRunning is connect for verbs that have nothing to do without an engine.
 func connectRunning(ctx context.Context) (*api.Client, error) {
 	home, err := paths.EnsureHome()
@@ -31,7 +50,11 @@ func connectRunning(ctx context.Context) (*api.Client, error) {
 }
 
 func dial(ctx context.Context, home string, start func(context.Context) error) (*api.Client, error) {
-	c, err := api.Connect(ctx, api.Options{Home: home, Start: start})
+	return dialed(api.Connect(ctx, api.Options{Home: home, Start: start}))
+}
+
+// dialed says what to do about an engine of another version.
+func dialed(c *api.Client, err error) (*api.Client, error) {
 	if errors.Is(err, api.ErrVersion) {
 		return nil, &exitError{code: codeFailed, err: err, hint: `end the older one with "ringfence engine stop"`}
 	}

@@ -118,18 +118,17 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	sweep(ctx, s, tier)
 	var image imageOfEngine
 	tier = image.in(tier)
-	defer image.is(nil)
 	if !f.review { // an overlay is named by the session
 		var discard func() error
 		tier, discard = launch.Ahead(tier, spec)
 		defer func() { err = errors.Join(err, discard()) }()
 	}
-	client, err := connect(ctx)
+	defer image.is(0) // before a box that was begun is given up
+	client, err := connectAs(ctx, image.is)
 	if err != nil {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // what is to be recorded was, or the verb has failed
-	image.is(client)
 	own, err := f.asksHere(s)
 	if err != nil {
 		return err

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -54,5 +57,18 @@ func TestInferred(t *testing.T) {
 	}
 	if got := inferred(spec, launch.Result{}, string(said)); got != nil {
 		t.Errorf("of a program that ended well: %+v", got)
+	}
+}
+
+// TestBegunWithoutEngine: a box that waits for what the engine would give it is given up
+// when there is no engine.
+func TestBegunWithoutEngine(t *testing.T) {
+	t.Setenv("RINGFENCE_HOME", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := &streams{out: &sink{w: io.Discard}, err: &sink{w: io.Discard}}
+	err := runBoxed(ctx, s, execFlags{verb: "exec", profile: "command", net: "none", workspace: t.TempDir()}, []string{"/bin/true"})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

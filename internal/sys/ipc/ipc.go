@@ -150,17 +150,16 @@ func DialOther(ctx context.Context, path string) (net.Conn, Peer, error) {
 // Dial connects to the Unix socket at path. The error is [ErrStranger] if the
 // kernel says that another user listens there.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	peer, err := PeerOf(conn)
+	conn, _, err := DialOwn(ctx, path)
+	return conn, err
+}
+
+// DialOwn is [Dial], and says who listens.
+func DialOwn(ctx context.Context, path string) (net.Conn, Peer, error) {
+	conn, peer, err := DialOther(ctx, path)
 	if err == nil && peer.HasUID && peer.UID != uint32(os.Geteuid()) {
-		err = fmt.Errorf("%w (%d)", ErrStranger, peer.UID)
+		err = fmt.Errorf("connecting to %s: %w (%d)", path, ErrStranger, peer.UID)
+		return nil, Peer{}, errors.Join(err, conn.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), conn.Close())
-	}
-	return conn, nil
+	return conn, peer, err
 }
