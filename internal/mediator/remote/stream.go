@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ func (c *conn) stream(ctx context.Context, m message, resp *http.Response) error
 	last, retry := "", time.Duration(0)
 	for tries := 0; ; tries++ {
 		done, id, pause, err := c.follow(resp, &m)
+		if done && err == nil {
+			finish(resp)
+		}
 		resp.Body.Close()
 		if done || err != nil {
 			return err
@@ -45,6 +49,17 @@ func (c *conn) stream(ctx context.Context, m message, resp *http.Response) error
 			return err
 		}
 	}
+}
+
+// finishTime is how long a server may take to end a stream that it has answered on.
+const finishTime = time.Second
+
+// finish reads the end of a body of which nothing is wanted any more, so that its
+// connection can be used again.
+func finish(resp *http.Response) {
+	late := time.AfterFunc(finishTime, func() { resp.Body.Close() })
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody) // however it ended: the answer is here
 }
 
 // resume opens a stream again behind the event last.
