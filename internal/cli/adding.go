@@ -58,8 +58,10 @@ func verdictWord(v act.Verdict) string {
 	case act.Escalate:
 		return "asks"
 	case act.Deny:
+		return "denied"
+	default:
+		return "denied"
 	}
-	return "denied"
 }
 
 // add takes candidates in: on record first, then what says what their tools do, then the

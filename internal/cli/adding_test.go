@@ -143,7 +143,7 @@ func TestTrust(t *testing.T) {
 func TestProgramChanged(t *testing.T) {
 	p := newPlace(t)
 	script := p.write("bin/own", "#!/bin/sh\nexec "+os.Args[0]+" server filesystem --root \""+filepath.Join(p.dir, "work")+"\"\n")
-	if err := os.Chmod(script, 0o700); err != nil { //nolint:gosec // it is a program
+	if err := os.Chmod(script, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p.write("servers.json", `{"mcpServers":{"own":{"command":"`+script+`","ringfence":{"annotations":"filesystem","paths":["`+filepath.Dir(os.Args[0])+`"]}}}}`)

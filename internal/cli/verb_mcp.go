@@ -115,6 +115,17 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	return err
 }
 
+// filesOf are those of streams that are files.
+func filesOf(streams ...any) []*os.File {
+	var files []*os.File
+	for _, s := range streams {
+		if f, ok := s.(*os.File); ok {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
 // oneAtATime prepares this process for passing messages between streams: a message
 // wakes one thread of it, the one that does all that there is to do. done makes s what it
 // was.
@@ -123,11 +134,11 @@ func oneAtATime(s *streams) (done func()) {
 	procs, in, out := runtime.GOMAXPROCS(1), s.in, s.out.w
 	freeIn, freeOut := func() {}, func() {}
 	if f, ok := in.(*os.File); ok {
-		f, freeIn = ipc.Polled(f, os.Stdout, os.Stderr)
+		f, freeIn = ipc.Polled(f, filesOf(out, s.err.w)...)
 		s.in = ipc.BriskReader(f)
 	}
 	if f, ok := out.(*os.File); ok {
-		f, freeOut = ipc.Polled(f, os.Stdin, os.Stderr)
+		f, freeOut = ipc.Polled(f, filesOf(in, s.err.w)...)
 		s.out.w = ipc.BriskWriter(f)
 	}
 	return func() {
