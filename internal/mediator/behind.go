@@ -111,8 +111,12 @@ func (s *server) stands(at footing) bool {
 func (s *server) ready(ctx context.Context) (footing, error) {
 	s.mu.Lock()
 	if s.link != nil && s.link.up() && !s.outlived() {
-		defer s.mu.Unlock()
-		return footing{s.link, s.tools.version}, nil
+		at := footing{s.link, s.tools.version}
+		s.mu.Unlock()
+		if at.link.outdated(time.Now()) {
+			s.refresh() // meanwhile the list that is known holds
+		}
+		return at, nil
 	}
 	if s.starting == nil {
 		if err := s.begin(); err != nil {

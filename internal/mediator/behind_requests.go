@@ -95,6 +95,32 @@ func (a *alone) agree(fault []byte) bool {
 	return false
 }
 
+// longestTTL bounds how long a list is taken for fresh because its server says so.
+const longestTTL = time.Hour
+
+// date takes in how long the list of tools body is fresh, where the server does not tell
+// of changes.
+func (l *link) date(body []byte, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alone == nil || bytes.Contains(l.wants, []byte("toolsListChanged")) {
+		return
+	}
+	v, ok, err := strictjson.Find(body, "/ttlMs")
+	ms, perr := strconv.ParseUint(string(v.Raw), 10, 32)
+	if err != nil || perr != nil || !ok {
+		return
+	}
+	l.ttl = now.Add(min(time.Duration(ms)*time.Millisecond, longestTTL))
+}
+
+// outdated reports whether the list of tools should be read again.
+func (l *link) outdated(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.ttl.IsZero() && now.After(l.ttl)
+}
+
 // dress returns a request of the mediator as the era has it: with what its _meta must
 // say, and with answers to what the server asked for, if more is not nil. Other
 // members of _meta stay. offers may be nil: the client can be asked nothing.

@@ -168,6 +168,50 @@ func TestRequestsBehind(t *testing.T) {
 	}
 }
 
+// TestFresh: a list of tools that its server calls stale is read again when a call comes,
+// unless the server tells of changes.
+func TestFresh(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		alone *alone
+		wants string
+		body  string
+		after time.Duration
+		want  bool
+	}{
+		"at once":      {&alone{}, `{`, `{"ttlMs":0}`, time.Nanosecond, true},
+		"later":        {&alone{}, `{`, `{"ttlMs":5000}`, 5 * time.Second, false},
+		"then":         {&alone{}, `{`, `{"ttlMs":5000}`, 6 * time.Second, true},
+		"never":        {&alone{}, `{`, `{"ttlMs":4294967295}`, 2 * time.Hour, true},
+		"nothing said": {&alone{}, `{`, `{}`, 2 * time.Hour, false},
+		"nonsense":     {&alone{}, `{`, `{"ttlMs":-1}`, 2 * time.Hour, false},
+		"it tells":     {&alone{}, `{"toolsListChanged":true`, `{"ttlMs":0}`, time.Hour, false},
+		"session":      {nil, ``, `{"ttlMs":0}`, time.Hour, false},
+	} {
+		l := &link{alone: c.alone, wants: []byte(c.wants)}
+		l.date([]byte(c.body), now)
+		if got := l.outdated(now.Add(c.after)); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	k := &talker{answers: map[string][]string{
+		"server/discover": {discoverAnswer}, "tools/call": {`{"x":1}`},
+		"tools/list": {`{"tools":[{"name":"a"}],"ttlMs":0}`, `{"tools":[{"name":"a"},{"name":"b"}],"ttlMs":3600000}`},
+	}}
+	conv := speaking(t, deciding(""), k)
+	conv.open()
+	for id, got := 1, ""; !strings.Contains(got, `"name":"b"`); {
+		if !strings.Contains(got, "list_changed") {
+			conv.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id))
+			id++
+		}
+		got = conv.receive()
+	}
+	if n := strings.Count(k.all(), "tools/list"); n != 2 {
+		t.Errorf("the list was read %d times", n)
+	}
+}
+
 // TestInputRequired: what a server of the era of requests wants is asked of a client
 // with a session, once for each thing, and the call is sent again with the answers.
 func TestInputRequired(t *testing.T) {

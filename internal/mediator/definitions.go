@@ -26,12 +26,20 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	o = o.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, errors.New("it took too long"))
 	defer cancel()
+	list, report, err = o.definitions(ctx, s, unknown)
+	if errors.Is(err, errProbed) {
+		list, report, err = o.definitions(ctx, s, sessioned)
+	}
+	return list, report, err
+}
+
+func (o Options) definitions(ctx context.Context, s Server, era known) (list []byte, report string, err error) {
 	p, err := o.Starter.Start(ctx, s)
 	if err != nil {
 		return nil, "", err
 	}
 	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil, nil)
-	list, _, err = definitionsOf(ctx, l, unknown, o.Version)
+	list, _, err = definitionsOf(ctx, l, era, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {
 		o.Log.WarnContext(ctx, "server did not list its tools",

@@ -47,9 +47,10 @@ type link struct {
 
 	// Of a server of the era of requests only.
 	alone    *alone
-	wants    []byte   // the lists whose changes it should tell, the beginning of an object
-	watched  []string // resources that clients have subscribed to
-	unlisten func()   // ends the subscription for both
+	ttl      time.Time // until then its list of tools is fresh; zero if it tells of changes
+	wants    []byte    // the lists whose changes it should tell, the beginning of an object
+	watched  []string  // resources that clients have subscribed to
+	unlisten func()    // ends the subscription for both
 }
 
 // A flight is a request that the server has not answered yet.
@@ -213,6 +214,9 @@ func (l *link) ask(ctx context.Context, method string, params []byte) (answer, e
 	a.free()
 	if a.fault {
 		return a, fmt.Errorf("%s was answered with the %w %s", method, errAnswer, clip(string(a.body)))
+	}
+	if method == "tools/list" {
+		l.date(a.body, time.Now())
 	}
 	return a, nil
 }
