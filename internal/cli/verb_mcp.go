@@ -39,6 +39,7 @@ type mcpFlags struct {
 	ask, tier                  string
 	wait                       span
 	listen                     listenFlags
+	pageAbove                  int
 }
 
 // newMCP is "ringfence mcp".
@@ -69,6 +70,7 @@ func newMCP(s *streams) *cobra.Command {
 	c.Flags().StringVar(&f.agent, "agent", "mcp", "name of the agent")
 	c.Flags().StringVar(&f.ask, "ask", api.AskDesk, "desk, or never: deny what needs a person")
 	c.Flags().Var(&f.wait, "ask-wait", "`TIME` that a person is waited for, such as 90s (default: as configured)")
+	c.Flags().IntVar(&f.pageAbove, "page-above", 0, "`BYTES` of a result from which on the agent gets its beginning, and the rest in pages (default: never)")
 	f.listen.add(c.Flags())
 	return c
 }
@@ -224,7 +226,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	boxes.Launch = launching(session)
 	m, err := mediator.New(mediator.Options{
 		Decider: session, Starter: reaching(boxes, session), Commander: boxes, Servers: servers, Log: log, Version: version,
-		Session: session.Opened().Session, Principal: session.Opened().Principal,
+		Session: session.Opened().Session, Principal: session.Opened().Principal, PageAbove: f.pageAbove,
 	})
 	if err != nil {
 		return nil, errors.Join(err, done())

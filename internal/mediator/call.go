@@ -217,7 +217,11 @@ func (c *call) shown(ctx context.Context, t act.Ticket, body []byte) ([]byte, er
 	if c.seen != nil {
 		return c.seen(ctx, t, body)
 	}
-	return c.pass(ctx, body)
+	body, err := c.pass(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	return c.paged(body)
 }
 
 // dispatch sends the call if it may still be sent, and waits for its answer.

@@ -28,6 +28,11 @@ func (f *front) forward(ctx context.Context, m message) parcel {
 	case m.method == "resources/subscribe", m.method == "resources/unsubscribe":
 		return f.subscribe(ctx, m, row)
 	}
+	if uri, ok, err := strictjson.Find(m.params.of(m.raw), "/uri"); ok && err == nil && row.name == "resources/read" {
+		if text, err := uri.Text(); err == nil && strings.HasPrefix(text, spillPrefix) {
+			return f.readPage(ctx, m, text)
+		}
+	}
 	p, s, err := f.routed(ctx, m, row)
 	if err != nil {
 		return parcel{line: f.unknown(m, err)}

@@ -101,6 +101,7 @@ type Options struct {
 	AskEvery     time.Duration // and between two such notices: 10 s
 	InFlight     int           // calls at once to one server: 64
 	MaxResult    int           // bytes of one line of a server: 64 MiB
+	PageAbove    int           // bytes of a result without structured content from which on a client gets its beginning and pages; 0 is never
 	MaxRestarts  int           // in a row, without a minute of life between: 5
 }
 
@@ -161,6 +162,7 @@ type Mediator struct {
 	fronts    map[*front]struct{}
 	suspended map[string]*suspension // by their tickets
 	passed    map[string]*passed     // by their handles
+	spilled   []*spilled             // oldest first
 	tasks     map[string]*task       // by the ids that clients know
 }
 
@@ -251,6 +253,7 @@ func (m *Mediator) serve(parent context.Context, clients func(ctx context.Contex
 	}
 	m.forgetPassed("")
 	m.forgetTasks(nil)
+	m.forgetSpilled()
 	var stopping sync.WaitGroup
 	for _, s := range m.servers {
 		stopping.Go(s.stop)
