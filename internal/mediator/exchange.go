@@ -19,6 +19,7 @@ type exchange struct {
 	stateless bool
 	id        []byte // of its first request; stateless only
 	cancel    context.CancelCauseFunc
+	over      <-chan struct{} // closed when nothing is done for it any more; stateless only
 
 	mu     sync.Mutex
 	stream Stream // of the request that waits for the answer; nil while there is none

@@ -68,7 +68,7 @@ func (x *exchange) ask(ctx context.Context, method string, params []byte) ([]byt
 // answer is a question.
 func (f *front) resumable(parent context.Context, m message, s Stream) {
 	ctx, cancel := context.WithCancelCause(f.m.ctx)
-	x := &exchange{f: f, stateless: true, id: m.id(), cancel: cancel, asks: make(chan *question), done: make(chan parcel, 1)}
+	x := &exchange{f: f, stateless: true, id: m.id(), cancel: cancel, over: ctx.Done(), asks: make(chan *question), done: make(chan parcel, 1)}
 	m.x = x
 	start := func() {
 		f.m.owned.Go(func() {
@@ -263,7 +263,7 @@ func (f *front) resume(ctx context.Context, m message, s Stream, ticket string) 
 		go func() { // ends with the exchange at the latest
 			select {
 			case held.x.asks <- held.q:
-			case <-f.m.ctx.Done():
+			case <-held.x.over:
 			}
 		}()
 	})
