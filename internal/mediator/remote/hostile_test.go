@@ -99,9 +99,9 @@ func sse(w http.ResponseWriter, text string) {
 	w.(http.Flusher).Flush()
 }
 
-// TestHostile: whatever a server answers to one request, that request fails with one
+// TestMC22: whatever a server answers to one request, that request fails with one
 // clear error, and the next is served.
-func TestHostile(t *testing.T) {
+func TestMC22(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error("the redirect was followed:", r.Header) }))
 	defer elsewhere.Close()
 	for name, c := range map[string]struct {
