@@ -110,7 +110,7 @@ func TestTwoOwners(t *testing.T) {
 		return (<-events).Question.ID, done
 	}
 	id, done := ask(dir, act.Delete)
-	hidden, _ := ask("", act.Create)
+	hidden, other := ask("", act.Create)
 	if qs, err := e.Questions(ctx, guest); err != nil || len(qs) != 1 || qs[0].ID != id {
 		t.Errorf("a guest sees %+v, %v", qs, err)
 	}
@@ -130,4 +130,5 @@ func TestTwoOwners(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	e.desk.Close()
+	<-other // the record is closed behind it
 }
