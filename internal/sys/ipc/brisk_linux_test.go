@@ -45,7 +45,9 @@ func TestBrisk(t *testing.T) {
 		for i := range 60 {
 			sent.Write(bytes.Repeat([]byte{byte(i)}, 1<<(i%18)))
 		}
+		written := make(chan struct{})
 		go func() {
+			defer close(written)
 			for rest := sent.Bytes(); len(rest) > 0; {
 				n, err := out.Write(rest[:min(len(rest), 1+len(rest)/3)])
 				if err != nil {
@@ -58,6 +60,7 @@ func TestBrisk(t *testing.T) {
 		if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, sent.Bytes()) {
 			t.Errorf("%s: %d bytes of %d, %v", name, len(got), sent.Len(), err)
 		}
+		<-written
 		if n, err := out.Write([]byte("x")); err == nil {
 			t.Errorf("%s: %d bytes written after the end", name, n)
 		}
