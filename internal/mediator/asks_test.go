@@ -195,3 +195,44 @@ func TestSubscriptions(t *testing.T) {
 		}
 	}
 }
+
+// TestResubscribed: a server that is started again is subscribed to what clients want,
+// decided again; servers that may ask for roots hear that they changed.
+func TestResubscribed(t *testing.T) {
+	heard := make(chan string, 8)
+	d := deciding("tools/list fs.asks/list allow")
+	c := converse(t, d, map[string][]fakeServer{"fs": {func(p *fakeProcess) {
+		for line := p.hear(); line != ""; line = p.hear() {
+			m, err := readClient([]byte(line))
+			if err != nil {
+				continue
+			}
+			switch m.method {
+			case "initialize":
+				p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}}}}`, m.id()))
+			case "resources/read":
+				return
+			case "resources/subscribe":
+				p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.id()))
+				heard <- m.method
+			case "notifications/roots/list_changed":
+				heard <- m.method
+			}
+		}
+	}}}, nil)
+	c.ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}}}}`, `"id":0`)
+	c.ask(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"x:1"}}`, `"result":{}`)
+	<-heard
+	c.ask(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"x:1"}}`, "it ended")
+	c.ask(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, `{"tools":[]}`)
+	if got := <-heard; got != "resources/subscribe" {
+		t.Errorf("heard %s", got)
+	}
+	if n := len(d.logged("decide tools/call fs.resources/subscribe")); n != 2 {
+		t.Errorf("decided %d times", n)
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	if got := <-heard; got != "notifications/roots/list_changed" {
+		t.Errorf("heard %s", got)
+	}
+}

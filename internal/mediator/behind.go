@@ -208,6 +208,9 @@ func (s *server) began(l *link, err error) (missed bool) {
 		return false
 	}
 	missed, s.tools.missed = s.tools.missed, false
+	if len(s.watchers) > 0 {
+		s.owned.Go(s.rewatch)
+	}
 	return missed
 }
 

@@ -196,6 +196,7 @@ func (f *front) watch(ctx context.Context, m message, s *server, uri string, on 
 	}
 	c := &call{f: f, m: m, s: s, needs: "/resources/subscribe", name: s.cfg.Name + "." + name, args: append(append([]byte(`{"uri":`), quote(uri)...), '}')}
 	c.build = func(id int64, args []byte, _ bool) ([]byte, error) { return ownRequest(id, name, args), nil }
+	_, _ = s.ready(ctx) // else it would be subscribed when it is up as well; c says why it is not
 	switch {
 	case on && !s.watch(f, uri, true):
 		return fault(m.id(), codeBusy, "too many subscriptions")

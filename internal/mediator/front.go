@@ -165,6 +165,8 @@ func (f *front) notified(m message) {
 		if x != nil {
 			x.cancel(errCancelled)
 		}
+	case "notifications/roots/list_changed":
+		f.m.rootsChanged()
 	default:
 		if _, ok := methodOf(m.method, inBoth); ok {
 			f.m.o.Log.Warn("denied a request without an id", slog.String("method", m.method))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -243,7 +244,7 @@ func (s *server) changed(list string, methods ...string) {
 		return // it is told then
 	}
 	at := now
-	if next := last.Add(s.o.RefreshEvery); next.After(now) {
+	if next := last.Add(s.o.RefreshEvery / 8); next.After(now) {
 		at = next
 	}
 	s.news[list] = at
@@ -303,11 +304,36 @@ func (s *server) watch(f *front, uri string, on bool) bool {
 	return true
 }
 
+// rewatch subscribes a new incarnation to what clients have subscribed to, each decided
+// again. Who may not any more hears of it no more.
+func (s *server) rewatch() {
+	s.mu.Lock()
+	watchers := maps.Clone(s.watchers)
+	s.mu.Unlock()
+	for uri, fronts := range watchers {
+		for _, f := range slices.Clone(fronts) {
+			f.watch(f.ctx, message{}, s, uri, true)
+		}
+	}
+}
+
 // watched reports whether anybody wants to hear of a resource.
 func (s *server) watched(uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.watchers[uri]) > 0
+}
+
+// rootsChanged tells servers that may ask for roots that there are others now.
+func (m *Mediator) rootsChanged() {
+	for _, s := range m.servers {
+		s.mu.Lock()
+		l := s.link
+		s.mu.Unlock()
+		if l != nil && l.up() && l.era() == sessioned && l.declared(askRoots) {
+			l.out.offer(notification("notifications/roots/list_changed", nil))
+		}
+	}
 }
 
 // unwatch forgets what f wanted to hear of.
