@@ -16,8 +16,10 @@
 //	    request is resolved and judged again and must come out the same, and the
 //	    token is consumed before the ticket allows.
 //	G4  No outcome leaves Finish unrecorded, and none leaves it twice.
-//	G5  A definition is shown, and a call to it dispatched, only while its pin is
-//	    approved.
+//	G5  A definition of a tool or a prompt is shown, and a call to it dispatched, only
+//	    while its pin is approved.
+//	G6  What is no tool takes the same steps, under the name of its method. What a
+//	    server asks its client is dispatched without secrets of this machine.
 //
 // Locks: Server.mu and those of a Session are never held together.
 package gate

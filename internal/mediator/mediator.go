@@ -10,10 +10,12 @@
 //
 // Invariants:
 //
-//	M1  No tool is called and no definition shown without a ticket that allows
-//	    it, obtained for the very bytes that are then used. An error denies.
+//	M1  No request of a client reaches a server, no definition is shown, and no
+//	    question of a server is put to a client without a ticket that allows it,
+//	    obtained for the very bytes that are then used. A method that is not in
+//	    the table of methods.go reaches nobody. An error denies.
 //	M2  Each ticket that allows is finished exactly once, whether its call was
-//	    dispatched, cancelled, timed out or lost.
+//	    dispatched, cancelled, timed out, lost, or became a task.
 //	M3  A call is dispatched at most once, to the incarnation of the server and
 //	    the list of definitions that it was decided for. A server of the era of
 //	    requests that wants input gets the same call again, with the input.
@@ -21,7 +23,8 @@
 //	    of the revision and the client, and the arguments that the ticket replaces
 //	    differ on their way to the server. The result the client reads is, byte for
 //	    byte, what the Decider replied, but for what its era must have: the kind of
-//	    result, how long it may be kept, and our seal on the state of a request.
+//	    result, how long it may be kept, and our seal on the state of a request; for
+//	    the ids of tasks; and for the pages of [Options.PageAbove].
 //	M5  A message of the client has one reading (package strictjson) or is
 //	    refused; names that differ from known ones only in case are refused.
 //	M6  Text of a server reaches the client as the Decider leaves it only: as the
@@ -31,10 +34,10 @@
 //	    byte, once, and no longer than the call.
 //	M8  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
 //	    refreshed lists, kept standard error, what servers ask.
-//	M9  What a server asks belongs to the request of exactly one connection, and goes
-//	    to that one; otherwise it is refused.
-//	M10 Ids, progress tokens, questions, subscriptions and suspended requests of one
-//	    connection reach no other. A suspended request is gone on with once, by a
+//	M9  What a server asks belongs to the request of exactly one connection, or there
+//	    is but one, and goes to that one; otherwise it is refused.
+//	M10 Ids, progress tokens, questions, subscriptions, tasks and suspended requests of
+//	    one connection reach no other. A suspended request is gone on with once, by a
 //	    client that its transport knows by the same name, for the same request.
 //
 // Locks: server.mu before link.mu; none is held while a stream is read or
