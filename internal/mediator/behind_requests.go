@@ -229,7 +229,8 @@ func setMembers(raw []byte, set []pair) ([]byte, error) {
 		added = append(append(append(added, quote(p.name)...), ':'), p.value...)
 	}
 	if added != nil {
-		edits = append(edits, strictjson.Edit{Start: len(raw) - 1, End: len(raw) - 1, New: added})
+		end := bytes.LastIndexByte(raw, '}')
+		edits = append(edits, strictjson.Edit{Start: end, End: end, New: added})
 	}
 	return strictjson.Splice(raw, edits)
 }
