@@ -35,7 +35,7 @@ func codeOf(id, line []byte) int {
 // an id.
 func bodyOf(id, line []byte) (body []byte, fault bool) {
 	rest := bytes.TrimSuffix(line, []byte("}\n"))
-	rest = bytes.TrimPrefix(rest, []byte(`{"jsonrpc":"2.0","id":`))
+	rest = bytes.TrimPrefix(rest, []byte(answerHead))
 	if id == nil {
 		id = []byte("null")
 	}
@@ -43,7 +43,7 @@ func bodyOf(id, line []byte) (body []byte, fault bool) {
 	if body, ok := bytes.CutPrefix(rest, []byte(`,"error":`)); ok {
 		return body, true
 	}
-	return bytes.TrimPrefix(rest, []byte(`,"result":`)), false
+	return bytes.TrimPrefix(rest, []byte(resultHead)), false
 }
 
 // complete makes of an answer what a client of the stateless era must have: what kind
@@ -64,15 +64,27 @@ func (m *Mediator) complete(who string, id []byte, req message, p parcel) Answer
 		return a
 	}
 	edits, err := m.completion(who, req, body)
+	for i := range edits { // in the line, so that a long one is copied once
+		edits[i].Start += len(answerHead) + len(id) + len(resultHead)
+		edits[i].End += len(answerHead) + len(id) + len(resultHead)
+	}
+	if !bytes.Equal(id, req.id()) {
+		edits = append(edits, strictjson.Edit{Start: len(answerHead), End: len(answerHead) + len(id), New: req.id()})
+	}
 	if err == nil {
-		body, err = strictjson.Splice(body, edits)
+		a.Line, err = strictjson.Splice(p.line, edits)
 	}
 	if err != nil {
 		return Answer{Line: fault(req.id(), codeInternal, "the result cannot be read"), Code: codeInternal, Written: p.written}
 	}
-	a.Line = response(req.id(), "result", body)
 	return a
 }
+
+// What an answer begins with, and what stands between its id and a result.
+const (
+	answerHead = `{"jsonrpc":"2.0","id":`
+	resultHead = `,"result":`
+)
 
 // completion returns the edits that complete makes in a result.
 func (m *Mediator) completion(who string, req message, body []byte) ([]strictjson.Edit, error) {
