@@ -28,7 +28,11 @@ func candidateText(c *candidate) string {
 		fmt.Fprintf(&b, "  (from %s)", desk.Visible(c.From, maxShown))
 	}
 	fmt.Fprintf(&b, "\n  is          %s\n", desk.Visible(string(c.Entry), 4*maxShown))
-	fmt.Fprintf(&b, "  was asked   in a box: %s\n", shortBox(c.Box))
+	where := "in a box: " + shortBox(c.Box)
+	if strings.HasPrefix(where, "in a box: none") {
+		where = "where it runs, in no box of ours"
+	}
+	fmt.Fprintf(&b, "  was asked   %s\n", where)
 	if c.Drafted {
 		fmt.Fprintf(&b, "  annotations drafted by rule, %s: \"ringfence annotate-tools\" shows and corrects them\n", count(len(c.Doubts), "doubt"))
 	} else {

@@ -89,7 +89,7 @@ func (x *examiner) examine(ctx context.Context, name string, raw []byte) (*candi
 	}
 	c := &candidate{Name: name, Entry: raw}
 	boxes := x.boxes.Among(x.file, []mediator.Server{server})
-	c.list, c.Box, err = mediator.Definitions(ctx, mediator.Options{Starter: boxes, Version: version, Log: x.log}, server)
+	c.list, c.Box, err = mediator.Definitions(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: x.log}, server)
 	if err != nil {
 		return nil, err
 	}

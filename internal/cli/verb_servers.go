@@ -297,7 +297,7 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 	if err := ownList(&f.servers); err != nil {
 		return err
 	}
-	servers, _, err := readList(f.servers, log)
+	servers, err := agreedServers(f.servers, log)
 	if err != nil {
 		return err
 	}
