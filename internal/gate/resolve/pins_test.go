@@ -28,6 +28,7 @@ type capture struct {
 	Package    string            `json:"package"`
 	Version    string            `json:"version"`
 	Tools      []json.RawMessage `json:"tools"`
+	Prompts    []json.RawMessage `json:"prompts"`
 }
 
 type definition struct {
@@ -44,6 +45,21 @@ type schema struct {
 }
 
 const annotationsDir = "../../policy/annotations"
+
+// definitions calls f with each definition of c, and with the name that it is pinned by.
+func (c capture) definitions(t *testing.T, f func(raw json.RawMessage, d definition)) {
+	t.Helper()
+	for i, raw := range slices.Concat(c.Tools, c.Prompts) {
+		var d definition
+		if err := json.Unmarshal(raw, &d); err != nil {
+			t.Fatal(err)
+		}
+		if i >= len(c.Tools) {
+			d.Name = policy.PromptTool + d.Name
+		}
+		f(raw, d)
+	}
+}
 
 // captures reads those of other people's servers, which are kept, and those of
 // our own, which are what they embed.
@@ -100,15 +116,11 @@ func TestAnnotationsCover(t *testing.T) {
 		if known[c.Annotation] == nil {
 			known[c.Annotation] = map[string][]schema{}
 		}
-		for _, raw := range c.Tools {
-			var d definition
-			if err := json.Unmarshal(raw, &d); err != nil {
-				t.Fatal(err)
-			}
+		c.definitions(t, func(_ json.RawMessage, d definition) {
 			tool, ok := ann.Tools[d.Name]
 			if !ok {
 				t.Errorf("%s: %s is not annotated", c.Name, d.Name)
-				continue
+				return
 			}
 			known[c.Annotation][d.Name] = append(known[c.Annotation][d.Name], d.InputSchema)
 			cover := coverage{args: tool.Args}
@@ -117,7 +129,7 @@ func TestAnnotationsCover(t *testing.T) {
 					t.Errorf("%s: %s: argument %s is not covered", c.Name, d.Name, p)
 				}
 			}
-		}
+		})
 	}
 	for name, tools := range known {
 		for tool, ta := range readAnnotation(t, name).Tools {
@@ -178,11 +190,7 @@ func TestPins(t *testing.T) {
 		if pins[c.Annotation] == nil {
 			pins[c.Annotation] = map[string][]string{}
 		}
-		for _, raw := range c.Tools {
-			var d definition
-			if err := json.Unmarshal(raw, &d); err != nil {
-				t.Fatal(err)
-			}
+		c.definitions(t, func(raw json.RawMessage, d definition) {
 			hash, err := policy.DefinitionHash(raw)
 			if err != nil {
 				t.Fatal(err)
@@ -190,7 +198,7 @@ func TestPins(t *testing.T) {
 			list := append(pins[c.Annotation][d.Name], hash)
 			slices.Sort(list)
 			pins[c.Annotation][d.Name] = slices.Compact(list)
-		}
+		})
 	}
 	for name, tools := range pins {
 		if *update {
