@@ -464,7 +464,7 @@ func (r *resource) asTool(e act.Effect) error {
 	if !ok || server == "" || tool == "" {
 		return errors.New(`not "server.tool"`)
 	}
-	if e.Kind != act.Answer { // what is allowed of all tools of a server is not what it asks
+	if !IsAsked(tool) { // what is allowed of all tools of a server is not what it asks
 		r.beneath(typeServer, server)
 	}
 	for _, g := range groupsOfCalls {
