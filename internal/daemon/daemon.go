@@ -133,6 +133,10 @@ var errStopped = errors.New("the engine was stopped")
 // asked to stop, was idle, or ctx ended; ipc.ErrLocked when another process is
 // the engine of that home.
 func Run(ctx context.Context, o Options) (err error) {
+	// It is never touched, so it counts for the collector and takes no memory: if it comes
+	// before anything that is given back, whose place it would get and have to clear.
+	room := make([]byte, heapRoom)
+	defer runtime.KeepAlive(room)
 	lock, err := ipc.NewLock(paths.EngineLock(o.Home))
 	if err != nil {
 		return fmt.Errorf("becoming the engine of %s: %w", o.Home, err)
@@ -160,8 +164,6 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Ready != nil {
 		o.Ready()
 	}
-	room := make([]byte, heapRoom) // never touched, so it counts for the collector and takes no memory
-	defer runtime.KeepAlive(room)
 	e.work.Go(func() { e.idle(ctx) })
 	e.work.Go(func() { e.reap(ctx) })
 	e.work.Go(func() { e.sweep(ctx) })
