@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +29,8 @@ func candidateText(c *candidate) string {
 	if c.From != "" {
 		fmt.Fprintf(&b, "  (from %s)", desk.Visible(c.From, maxShown))
 	}
-	fmt.Fprintf(&b, "\n  is          %s\n", desk.Visible(string(c.Entry), 4*maxShown))
+	b.WriteString("\n  is\n")
+	b.WriteString(entryText(c.Entry))
 	where := "in a box: " + shortBox(c.Box)
 	if strings.HasPrefix(where, "in a box: none") {
 		where = "where it runs, in no box of ours"
@@ -53,6 +56,35 @@ func candidateText(c *candidate) string {
 		}
 	}
 	return b.String()
+}
+
+// entryText shows an entry whole, as it is written, and which variables of this
+// environment its server is given. Values are not shown.
+func entryText(raw []byte) string {
+	var entry bytes.Buffer
+	if json.Indent(&entry, raw, "", "  ") != nil {
+		entry.Reset()
+		entry.Write(raw)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(entry.String()) {
+		fmt.Fprintf(&b, "    %s\n", desk.Visible(strings.TrimRight(line, "\n"), 2*maxEntry)) // none is cut: see checkEntry
+	}
+	for _, name := range variables(raw) {
+		fmt.Fprintf(&b, "  ! it is given the value of %s from your environment\n", desk.Visible(name, maxShown))
+	}
+	return b.String()
+}
+
+// maxEntry bounds an entry that a person is shown, in bytes: nobody reads more.
+const maxEntry = 4 << 10
+
+// checkEntry refuses an entry that nobody can look at.
+func checkEntry(name string, raw []byte) error {
+	if len(raw) > maxEntry {
+		return fmt.Errorf("the entry of server %s has %d bytes; more than %d cannot be looked at, so not agreed to either", name, len(raw), maxEntry)
+	}
+	return nil
 }
 
 func verdictWord(v act.Verdict) string {

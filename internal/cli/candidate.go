@@ -84,6 +84,9 @@ func newExaminer(s *streams, file, workspace, policyDir string) (*examiner, erro
 // examine starts the server called name, whose entry is raw, and looks at what it offers.
 func (x *examiner) examine(ctx context.Context, name string, raw []byte) (*candidate, error) {
 	server, err := parseEntry(name, raw)
+	if err == nil {
+		err = checkEntry(name, raw)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -192,6 +192,7 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	if err := f.tighten(); err != nil {
 		return nil, err
 	}
+	boxes.Known = map[string][]string{}
 	open, err := openRequest(f, boxes, servers)
 	if err != nil {
 		return nil, err
@@ -451,6 +452,7 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 		if err != nil {
 			return r, err
 		}
+		boxes.Known[s.Name] = program
 		annotations := s.Ringfence.Annotations
 		if annotations == "" {
 			annotations = s.Ringfence.Builtin

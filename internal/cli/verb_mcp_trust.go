@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/mediator"
@@ -51,7 +55,11 @@ func runTrust(ctx context.Context, s *streams, file string, yes bool) error {
 	sum := sha256.Sum256(src)
 	r := api.AdmitRequest{File: file, Sum: hex.EncodeToString(sum[:])}
 	if !s.json {
-		fmt.Fprint(s.out, printable(listText(file, servers)))
+		text, err := listText(file, src, servers)
+		if err != nil {
+			return &exitError{code: codeUsage, err: err}
+		}
+		fmt.Fprint(s.out, printable(text))
 	}
 	x := &examiner{s: s}
 	if err := x.agree("May these programs be started, in boxes, for agents that use this list?", "the list is not agreed to", yes); err != nil {
@@ -63,26 +71,52 @@ func runTrust(ctx context.Context, s *streams, file string, yes bool) error {
 	return s.value(r, func() string { return fmt.Sprintf("Agreed to %s as it is now.\n", file) })
 }
 
-// listText shows what a list starts. Values of variables are not shown: they may be
-// secrets.
-func listText(file string, servers []mediator.Server) string {
+// listText shows what a list starts: every entry whole, as it is written, and which
+// variables of this environment its server is given. Values are not shown.
+func listText(file string, src []byte, servers []mediator.Server) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s lists %s:\n", file, count(len(servers), "server"))
 	for _, v := range servers {
-		what := strings.Join(append([]string{v.Written.Command}, v.Written.Args...), " ")
-		switch {
-		case v.Ringfence.Builtin != "":
-			what = "our own, " + v.Ringfence.Builtin
-		case v.URL != "":
-			what = v.Written.URL
+		at, found, err := strictjson.Find(src, "/mcpServers/"+strictjson.Escape(v.Name))
+		if err != nil || !found {
+			return "", fmt.Errorf("%s: reading server %s: %w", file, v.Name, cmp.Or(err, errors.New("it is not there")))
 		}
-		fmt.Fprintf(&b, "  %-20s %s\n", v.Name, desk.Visible(what, 8*maxShown))
+		if err := checkEntry(v.Name, at.Raw); err != nil {
+			return "", fmt.Errorf("%s: %w", file, err)
+		}
+		fmt.Fprintf(&b, "%s\n%s", v.Name, entryText(at.Raw))
 		if v.Ringfence.Unboxed {
-			b.WriteString("                       without a box\n")
+			b.WriteString("  ! it runs without a box, with your rights\n")
 		}
-		for _, p := range v.Ringfence.Paths {
-			fmt.Fprintf(&b, "                       may reach %s\n", desk.Visible(p, maxShown))
+		if len(v.Ringfence.Hosts) > 0 {
+			b.WriteString("  ! it reaches the network\n")
+		}
+		if a := v.Ringfence.Annotations; a != "" {
+			fmt.Fprintf(&b, "  ! its tools count as those of %s, because it says so\n", desk.Visible(a, maxShown))
 		}
 	}
-	return b.String()
+	return b.String(), nil
+}
+
+// variables are the names of variables that an entry is given, in order, each once.
+func variables(raw []byte) []string {
+	var names []string
+	_ = strictjson.Walk(raw, func(v strictjson.Value) error { // it has been read before
+		text, err := v.Text()
+		if v.Kind != strictjson.String || err != nil {
+			return nil //nolint:nilerr // it holds no variable
+		}
+		for {
+			_, after, found := strings.Cut(text, "${")
+			if !found {
+				return nil
+			}
+			name, rest, _ := strings.Cut(after, "}")
+			if name, _, _ = strings.Cut(name, ":-"); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			text = rest
+		}
+	})
+	return names
 }

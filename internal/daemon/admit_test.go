@@ -118,3 +118,39 @@ func TestAdmit(t *testing.T) {
 		}
 	}
 }
+
+// TestD13ListsOfRepositories: by whatever name a repository, or a way to fetch one, brings a
+// list along.
+func TestD13ListsOfRepositories(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for _, name := range []string{"bare/HEAD", "bare/objects/x", "bare/refs/x", "hg/.hg/x", "svn/.svn/x", "jj/.jj/x", "file/.git"} {
+		write(name)
+	}
+	second := write("second.json")
+	if err := os.Link(second, filepath.Join(dir, "first.json")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"own.json": false, "mcp.json": false, "a/MCP.json": false, ".MCP.json": true, "x/.cursor/mcp.json": true, "x/.VSCode/MCP.json": true,
+		"bare/l.json": true, "hg/a/l.json": true, "svn/l.json": true, "jj/l.json": true, "file/l.json": true, "second.json": true, "bare/objects": true,
+	} {
+		file := filepath.Join(dir, name)
+		if name != "bare/objects" && name != "second.json" {
+			write(name)
+		}
+		if got := ofRepository(file); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

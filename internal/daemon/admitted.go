@@ -4,9 +4,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"ringfence/internal/sys/look"
 )
 
 // maxAdmitted bounds the lists of repositories that are admitted; the rest is forgotten,
@@ -75,20 +79,35 @@ func (l *lists) admit(file, sum string) error {
 }
 
 // ofRepository reports whether file is one that a repository brings along: it is called
-// as clients call those, or it lies in a work tree.
+// as clients call those, it lies in a work tree or in a repository, or it may be such a
+// file under another name. What is no file at all counts as one, too.
 func ofRepository(file string) bool {
-	if slices.Contains([]string{".mcp.json", ".mcp.jsonc"}, filepath.Base(file)) {
+	dir, name := strings.ToLower(filepath.Base(filepath.Dir(file))), strings.ToLower(filepath.Base(file))
+	if name == ".mcp.json" || name == ".mcp.jsonc" || name == "mcp.json" && slices.Contains([]string{".cursor", ".vscode", ".claude", ".codex", ".gemini"}, dir) {
+		return true
+	}
+	// A second name may be a link to what a repository has.
+	if info, err := look.Lstat(file); err == nil && (info.Mode.Type()&^fs.ModeSymlink != 0 || info.Links > 1) {
 		return true
 	}
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
-		// What cannot be looked at may be one.
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); !errors.Is(err, os.ErrNotExist) {
+		if repository(dir) {
 			return true
 		}
 		if dir == filepath.Dir(dir) {
 			return false
 		}
 	}
+}
+
+// repository reports whether dir is a work tree, or a repository without one. What cannot
+// be looked at may be.
+func repository(dir string) bool {
+	there := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return there(".git") || there(".hg") || there(".svn") || there(".jj") || there("HEAD") && there("objects") && there("refs")
 }
 
 // CheckList returns an error if servers of the list file, whose content has the SHA-256

@@ -18,7 +18,7 @@ func TestBoxes(t *testing.T) {
 	f := newFixture(t).start(Options{})
 	c := f.client()
 	s := f.open(c)
-	ticket := look(t, s).ID
+	ticket := glance(t, s).ID
 	report := json.RawMessage(`{"tier":"native"}`)
 	if err := s.RecordBox(context.Background(), "", ticket, "box: native", report); err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func TestStopNamesSessions(t *testing.T) {
 	}
 	f.end()
 	f.start(Options{})
-	look(t, s)
+	glance(t, s)
 	r.Verb = "Run!"
 	if _, err := c.OpenSession(context.Background(), r); err == nil {
 		t.Error("a verb that is none is taken")

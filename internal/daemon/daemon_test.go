@@ -131,7 +131,7 @@ func (f *fixture) entries(c *api.Client, session string) []string {
 }
 
 // look asks to list the workspace, which the default constitution allows.
-func look(t *testing.T, s *api.Session) act.Ticket {
+func glance(t *testing.T, s *api.Session) act.Ticket {
 	t.Helper()
 	ticket, err := s.Decide(context.Background(), act.Request{
 		Verb: act.VerbEffect, Direct: []act.Effect{{Kind: act.List, Resource: act.Resource{Text: "."}}},
@@ -159,10 +159,10 @@ func TestE2Session(t *testing.T) {
 	f := newFixture(t).start(Options{})
 	c := f.client()
 	s := f.open(c)
-	if _, err := s.Finish(context.Background(), look(t, s), act.Outcome{Body: []byte(`{}`)}); err != nil {
+	if _, err := s.Finish(context.Background(), glance(t, s), act.Outcome{Body: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
-	look(t, s)
+	glance(t, s)
 	if err := s.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestE2Token(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look(t, again)
+	glance(t, again)
 }
 
 // TestE3Restart: a session goes on under the next engine. What was under way is
@@ -204,17 +204,17 @@ func TestE3Restart(t *testing.T) {
 	f := newFixture(t).start(Options{})
 	c := f.client()
 	s := f.open(c)
-	reply, err := s.Finish(context.Background(), look(t, s), act.Outcome{Body: []byte(`{"t":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}`)})
+	reply, err := s.Finish(context.Background(), glance(t, s), act.Outcome{Body: []byte(`{"t":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}`)})
 	if err != nil || !slices.Contains(reply.Labels, act.LabelSecret) {
 		t.Fatalf("%v %+v", err, reply)
 	}
-	ticket := look(t, s)
+	ticket := glance(t, s)
 	f.end()
 	f.start(Options{})
 	if _, err := s.Finish(context.Background(), ticket, act.Outcome{}); err == nil {
 		t.Error("an outcome was taken in by an engine that did not decide it")
 	}
-	ticket = look(t, s)
+	ticket = glance(t, s)
 	reply, err = s.Finish(context.Background(), ticket, act.Outcome{Body: []byte(`{"t":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}`)})
 	if err != nil || len(reply.Labels) != 0 {
 		t.Errorf("the label is new again: %v %+v", err, reply)
@@ -231,7 +231,7 @@ func TestE4Idle(t *testing.T) {
 	c, err := api.Connect(context.Background(), api.Options{Home: f.home})
 	if err == nil {
 		if s, err := c.OpenSession(context.Background(), f.request()); err == nil {
-			look(t, s)
+			glance(t, s)
 		}
 		c.Close()
 	}

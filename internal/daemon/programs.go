@@ -25,7 +25,7 @@ const (
 func (e *Engine) programs(ctx context.Context, infos []api.ServerInfo) (map[string]string, error) {
 	blocked := map[string]string{}
 	for _, in := range infos {
-		if len(in.Program) == 0 {
+		if len(in.Program) == 0 && !e.pins.hasProgram(in.Name) {
 			continue
 		}
 		if err := checkProgram(in); err != nil {
@@ -75,6 +75,21 @@ func (p *pins) program(server, hash string) gate.PinStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.file.Tools[server].status(hash)
+}
+
+// hasProgram reports whether a program of that server is approved that is known by more
+// than what a runner of packages has fetched, which is not there before it has run.
+func (p *pins) hasProgram(server string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.file.Tools[server].Approved, func(a pinned) bool {
+		for line := range strings.Lines(a.Definition) {
+			if !strings.Contains(line, "/_npx/") {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // keep notes a program as approved, or as one to review.

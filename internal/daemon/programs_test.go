@@ -33,8 +33,8 @@ func TestPrograms(t *testing.T) {
 	if why := open("sha256:1 /a"); why != "" {
 		t.Errorf("the same: %s", why)
 	}
-	if why := open(); why != "" {
-		t.Errorf("nothing known: %s", why)
+	if why := open(); !strings.Contains(why, "ringfence tools review notes") { // D5
+		t.Errorf("nothing known any more: %q", why)
 	}
 	if why := open("sha256:2 /a"); !strings.Contains(why, "ringfence tools review notes") {
 		t.Errorf("another: %q", why)

@@ -31,6 +31,9 @@ type Boxes struct {
 	Held   []string
 	shared []string // trees that servers can change; see Among
 	held   []string // files that none may change, wherever they are; see Among
+	// Known is what the programs of servers were known by when a person's word on them was
+	// looked up, see [Boxes.Identity]: a server that is not in it is not looked at again.
+	Known map[string][]string
 	// Blocked says why a server is not started, by name.
 	Blocked map[string]string
 	// Record puts on record what confines a server, before it starts.
@@ -48,6 +51,9 @@ var _ Starter = Boxes{}
 func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 	if why := b.Blocked[s.Name]; why != "" {
 		return nil, &BlockedError{why}
+	}
+	if err := b.unchanged(s); err != nil {
+		return nil, err
 	}
 	if s.Remote() {
 		return nil, fmt.Errorf("starting server %s: it is reached over HTTP, not run", s.Name)
