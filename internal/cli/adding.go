@@ -30,7 +30,7 @@ func candidateText(c *candidate) string {
 		fmt.Fprintf(&b, "  (from %s)", desk.Visible(c.From, maxShown))
 	}
 	b.WriteString("\n  is\n")
-	b.WriteString(entryText(c.Entry))
+	b.WriteString(wholeEntry(c.Entry))
 	where := "in a box: " + shortBox(c.Box)
 	if strings.HasPrefix(where, "in a box: none") {
 		where = "where it runs, in no box of ours"
@@ -58,9 +58,9 @@ func candidateText(c *candidate) string {
 	return b.String()
 }
 
-// entryText shows an entry whole, as it is written, and which variables of this
+// wholeEntry shows an entry, as it is written, and which variables of this
 // environment its server is given. Values are not shown.
-func entryText(raw []byte) string {
+func wholeEntry(raw []byte) string {
 	var entry bytes.Buffer
 	if json.Indent(&entry, raw, "", "  ") != nil {
 		entry.Reset()

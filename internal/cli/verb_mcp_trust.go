@@ -84,7 +84,7 @@ func listText(file string, src []byte, servers []mediator.Server) (string, error
 		if err := checkEntry(v.Name, at.Raw); err != nil {
 			return "", fmt.Errorf("%s: %w", file, err)
 		}
-		fmt.Fprintf(&b, "%s\n%s", v.Name, entryText(at.Raw))
+		fmt.Fprintf(&b, "%s\n%s", v.Name, wholeEntry(at.Raw))
 		if v.Ringfence.Unboxed {
 			b.WriteString("  ! it runs without a box, with your rights\n")
 		}
