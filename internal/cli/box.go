@@ -131,9 +131,13 @@ func (i *imageOfEngine) is(pid int) {
 		return
 	}
 	i.once.Do(func() {
-		if pid != 0 {
-			i.file <- native.ImageOf(pid)
+		if pid == 0 {
+			close(i.file)
+			return
 		}
-		close(i.file)
+		go func() { // it is looked at while the engine decides
+			i.file <- native.ImageOf(pid)
+			close(i.file)
+		}()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 
 	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
@@ -21,7 +22,7 @@ func connect(ctx context.Context) (*api.Client, error) {
 	return dial(ctx, home, daemon.Starter(home))
 }
 
-// connectAs is connect, and tells which process the engine is as soon as that is known.
+// connectAs is connect, and tells which process the engine is once it has greeted us.
 func connectAs(ctx context.Context, told func(pid int)) (*api.Client, error) {
 	home, err := paths.EnsureHome()
 	if err != nil {
@@ -31,13 +32,18 @@ func connectAs(ctx context.Context, told func(pid int)) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dialed(api.Connect(ctx, api.Options{Home: home, Start: daemon.Starter(home), Dial: func(ctx context.Context) (net.Conn, error) {
-		conn, engine, err := ipc.DialOwn(ctx, socket)
+	var engine atomic.Int64 // of the last connection, which others of the client may make
+	c, err := dialed(api.Connect(ctx, api.Options{Home: home, Start: daemon.Starter(home), Dial: func(ctx context.Context) (net.Conn, error) {
+		conn, peer, err := ipc.DialOwn(ctx, socket)
 		if err == nil {
-			told(engine.PID)
+			engine.Store(int64(peer.PID))
 		}
 		return conn, err
 	}}))
+	if err == nil {
+		told(int(engine.Load()))
+	}
+	return c, err
 }
 
 // connectRunning is connect for verbs that have nothing to do without an engine.

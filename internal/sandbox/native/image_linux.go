@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ringfence/internal/sys/ipc"
 )
 
 // An image is the stage that was built into this program (command stage), in memory that
@@ -18,7 +20,8 @@ import (
 // program again, which does the same and takes longer to begin.
 const (
 	imagePrefix  = "ringfence-box "
-	maxImageName = 249 // bytes (memfd_create(2))
+	maxImageName = 249       // bytes (memfd_create(2))
+	imageChunk   = 128 << 10 // bytes that are compared at once: they stay in the processor's cache
 	imageSeals   = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 )
 
@@ -39,14 +42,14 @@ func KeepImage() (io.Closer, error) {
 	return f, nil
 }
 
-// ImageOf returns the image that process pid keeps, if it has the same stage as this
-// program: nil if not. Pid must be trusted with what becomes pid 1 of boxes; it is the
-// engine, which decides what runs in them.
+// ImageOf returns the image that process pid keeps: nil if there is none that is, byte by
+// byte, the stage of this program and can be no other any more, so that it does not matter
+// who keeps it. That of a process in a box is not looked at.
 func ImageOf(pid int) *os.File { return imageOf(pid, stageProgram) }
 
 func imageOf(pid int, text string) *os.File {
 	name := imageName(text)
-	if name == "" {
+	if name == "" || ipc.Beside(pid) != nil {
 		return nil
 	}
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
@@ -62,7 +65,7 @@ func imageOf(pid int, text string) *os.File {
 		if err != nil {
 			return nil
 		}
-		if sealed(f, len(text)) {
+		if sealed(f, len(text)) && holds(f, text) { // in this order
 			return f
 		}
 		f.Close()
@@ -76,6 +79,22 @@ func sealed(f *os.File, size int) bool {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	fi, statErr := f.Stat()
 	return err == nil && statErr == nil && seals&imageSeals == imageSeals && fi.Size() == int64(size)
+}
+
+// holds reports whether f begins with text, which it is as long as.
+func holds(f *os.File, text string) bool {
+	buf := make([]byte, min(imageChunk, len(text)))
+	for at := 0; at < len(text); {
+		part := buf[:min(len(buf), len(text)-at)]
+		if n, err := f.ReadAt(part, int64(at)); n < len(part) || err != nil && !errors.Is(err, io.EOF) {
+			return false
+		}
+		if string(part) != text[at:at+len(part)] {
+			return false
+		}
+		at += len(part)
+	}
+	return true
 }
 
 // imageName begins the name of the image of a program with the hash of its content, the last

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,6 +41,12 @@ func TestImage(t *testing.T) {
 	if imageOf(os.Getpid(), text) != nil {
 		t.Error("one that can be changed is taken")
 	}
+	if b[len(b)-1]++; errors.Join(func() error { _, err := unix.Pwrite(other, b, 0); return err }(), seal(other)) != nil {
+		t.Fatal("forging one")
+	}
+	if imageOf(os.Getpid(), text) != nil {
+		t.Error("one of another content is taken, which has the name, the size and the seals")
+	}
 	unix.Close(other)
 	kept, err := newImage(name+"x", text)
 	if err != nil {
@@ -76,6 +83,25 @@ func TestImage(t *testing.T) {
 				t.Errorf("%s: of %q, %v, %v: %v\nwant %v: %v", kind, from, exit, err, b.Report(), want.Exit, want.Report)
 			}
 			closeStreams(t, b)
+		}
+	}
+}
+
+func seal(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, imageSeals)
+	return err
+}
+
+func BenchmarkHolds(b *testing.B) {
+	text := strings.Repeat("stage of 32 bytes for comparing.", 2736290/32)
+	f, err := newImage("bench", text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	for b.Loop() {
+		if !holds(f, text) {
+			b.Fatal("it does not")
 		}
 	}
 }

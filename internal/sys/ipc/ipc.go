@@ -132,6 +132,10 @@ func removeStale(path string) error {
 // been sent to it.
 var ErrStranger = errors.New("the socket belongs to another user")
 
+// ErrApart marks a socket whose listener is in other namespaces than we are, such as
+// a program in a box, or cannot be seen to be in ours. Nothing has been sent to it.
+var ErrApart = errors.New("who listens there cannot be told from a program in a box")
+
 // DialOther connects to the socket at path, whoever listens there, and says who does:
 // nothing may be sent that this user must not have.
 func DialOther(ctx context.Context, path string) (net.Conn, Peer, error) {
@@ -148,7 +152,9 @@ func DialOther(ctx context.Context, path string) (net.Conn, Peer, error) {
 }
 
 // Dial connects to the Unix socket at path. The error is [ErrStranger] if the
-// kernel says that another user listens there.
+// kernel says that another user listens there, and [ErrApart] if it does not say that
+// the process which listens is in our user and pid namespaces: a program in a box has our
+// user, too.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	conn, _, err := DialOwn(ctx, path)
 	return conn, err
@@ -157,9 +163,16 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 // DialOwn is [Dial], and says who listens.
 func DialOwn(ctx context.Context, path string) (net.Conn, Peer, error) {
 	conn, peer, err := DialOther(ctx, path)
-	if err == nil && peer.HasUID && peer.UID != uint32(os.Geteuid()) {
-		err = fmt.Errorf("connecting to %s: %w (%d)", path, ErrStranger, peer.UID)
-		return nil, Peer{}, errors.Join(err, conn.Close())
+	if err != nil {
+		return nil, Peer{}, err
 	}
-	return conn, peer, err
+	if peer.HasUID && peer.UID != uint32(os.Geteuid()) {
+		err = fmt.Errorf("%w (%d)", ErrStranger, peer.UID)
+	} else {
+		err = beside(conn, peer.PID)
+	}
+	if err != nil {
+		return nil, Peer{}, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), conn.Close())
+	}
+	return conn, peer, nil
 }
