@@ -59,6 +59,9 @@ func (d *draft) method(s *Server, name string) (*Tool, *refusal) {
 		if text, _ := kind.Text(); text == "ref/prompt" {
 			prompt = "/ref/name"
 		}
+		if no := beneathTemplate(d.req.Args); no != nil {
+			return nil, no
+		}
 	}
 	if prompt == "" {
 		return t, nil
@@ -72,6 +75,27 @@ func (d *draft) method(s *Server, name string) (*Tool, *refusal) {
 		t.prompt = p
 	}
 	return t, nil
+}
+
+// beneathTemplate refuses the completion of a template of files with a value that could lead
+// out of what is beneath its fixed part, which is all that is decided on.
+func beneathTemplate(args []byte) *refusal {
+	if uri, _, _ := strictjson.Find(args, "/ref/uri"); !isFile(uri) {
+		return nil
+	}
+	for _, at := range []string{"/argument/value", "/context/arguments/*"} {
+		if values, err := strictjson.Values(args, at); err != nil || slices.ContainsFunc(values, leadsOut) {
+			return refuse(act.CodeInvalid, `%s completes the name of a file, so it is part of a relative path, without "." and "..", "%%", "\" and "~"`, at)
+		}
+	}
+	return nil
+}
+
+// leadsOut reports whether v is not text that stays beneath the directory before it.
+func leadsOut(v strictjson.Value) bool {
+	text, err := v.Text()
+	return err != nil || strings.ContainsAny(text, "%\\\x00") || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "~") ||
+		slices.ContainsFunc(strings.Split(text, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
 func isFile(uri strictjson.Value) bool {

@@ -26,6 +26,9 @@ func FuzzURI(f *testing.F) {
 		}
 		sent, _ := s.real()
 		read, err := s.on(act.Read, false)
+		if err != nil && strings.Contains(text, "{") {
+			return
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,6 +48,7 @@ func FuzzURI(f *testing.F) {
 			if sent != text || len(fetched) != 1 {
 				t.Fatalf("%q is sent as %q, and decided as %v", text, sent, fetched)
 			}
+		case sent == text && len(read) == 0 && len(fetched) == 1 && fetched[0].Kind == act.Connect: // D12
 		case sent != text || len(read)+len(fetched) != 0:
 			t.Fatalf("%q is sent as %q, and decided as %v %v", text, sent, read, fetched)
 		}
