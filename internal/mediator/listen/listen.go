@@ -19,6 +19,10 @@
 //	L5  Everything is bounded: headers, bodies and their sum, time to send and to take
 //	    in, requests at once, connections, sessions, streams, kept events. A client that
 //	    does not read loses its connection, and no one waits for it.
+//	L6  A connection is a stranger's until its first good request. Strangers take no place
+//	    of clients: they have a few of their own, for a short time, and are refused once.
+//	L7  Memory for bodies is reserved as they come in, and no client has all of it. There
+//	    is always room for a message of 64 KiB.
 package listen
 
 import (
@@ -43,16 +47,20 @@ const Path = "/mcp"
 
 // Bounds that no option changes.
 const (
-	maxHeader    = 64 << 10           // bytes
-	maxBody      = strictjson.MaxSize // bytes of one message
-	maxBodies    = 8 * maxBody        // bytes of bodies being read at once
-	maxConns     = 1024
-	maxRequests  = 512 // at once of one client
-	maxSessions  = 1024
-	headerTime   = 10 * time.Second
-	bodyTime     = 60 * time.Second
-	writeTime    = 30 * time.Second // for 64 KiB
-	idleConnTime = 2 * time.Minute
+	maxHeader     = 64 << 10           // bytes
+	maxBody       = strictjson.MaxSize // bytes of one message
+	maxBodies     = 8 * maxBody        // bytes of bodies being read at once, but for the first step of each
+	maxBodiesEach = maxBodies / 2      // of them of one client
+	maxConns      = 1024               // of clients
+	maxStrangers  = 256                // connections without a good request yet
+	maxRequests   = 512                // at once of one client
+	maxSessions   = 1024
+	headerTime    = 10 * time.Second
+	strangerTime  = 5 * time.Second // until the first good request of a connection
+	bodyTime      = 60 * time.Second
+	stepTime      = 10 * time.Second // for 64 KiB of a body
+	writeTime     = 30 * time.Second // for 64 KiB
+	idleConnTime  = 2 * time.Minute
 )
 
 // Options configure a [Handler]. The zero value lets nobody in.
@@ -98,14 +106,15 @@ type Handler struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	requests map[string]int // in flight, by client
-	bodies   int64          // bytes reserved for bodies
+	requests map[string]int   // in flight, by client
+	bodies   int64            // bytes reserved for bodies
+	shares   map[string]int64 // of them, by client
 	ended    bool
 }
 
 // New returns a handler for clients of m, which must be serving.
 func New(m *mediator.Mediator, o Options) *Handler {
-	h := &Handler{o: o.withDefaults(), m: m, sessions: map[string]*session{}, requests: map[string]int{}, patience: writeTime}
+	h := &Handler{o: o.withDefaults(), m: m, sessions: map[string]*session{}, requests: map[string]int{}, shares: map[string]int64{}, patience: writeTime}
 	h.token = sha256.Sum256([]byte(o.Token))
 	return h
 }
@@ -118,11 +127,11 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:    slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, userOf(c))
+			return context.WithValue(context.WithValue(ctx, peerKey{}, userOf(c)), connKey{}, c)
 		},
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(limit(l, maxConns)) }()
+	go func() { ended <- srv.Serve(limit(l, maxConns, maxStrangers, strangerTime)) }()
 	sweep := time.NewTicker(h.o.Idle / 8)
 	defer sweep.Stop()
 	for {
@@ -145,6 +154,9 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener) error {
 
 // peerKey is the key of what the kernel says of the other end of a connection.
 type peerKey struct{}
+
+// connKey is the key of the connection that a request came on.
+type connKey struct{}
 
 // A user is who runs the process at the other end of a Unix socket.
 type user struct {
@@ -173,7 +185,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="ringfence"`)
 		}
-		refuse(w, status, http.StatusText(status))
+		turnAway(w, status, http.StatusText(status))
+		return
+	}
+	if c, ok := r.Context().Value(connKey{}).(*counted); ok && !c.admit() {
+		turnAway(w, http.StatusServiceUnavailable, "too many connections at once")
 		return
 	}
 	if r.URL.Path != Path {
@@ -196,6 +212,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "POST, GET, DELETE")
 		refuse(w, http.StatusMethodNotAllowed, "methods are POST, GET and DELETE")
 	}
+}
+
+// turnAway refuses a request, and what else could come on its connection (L6).
+func turnAway(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Connection", "close")
+	refuse(w, status, text)
 }
 
 // check returns who sent a request, or the status that refuses it (L1).

@@ -2,7 +2,6 @@ package listen
 
 import (
 	"context"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -48,6 +47,7 @@ var statuses = map[int]int{
 
 // refuse answers with a status and a text for people, which is never a client's.
 func refuse(w http.ResponseWriter, status int, text string) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stepTime)) // of a body that nobody reads
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text+"\n")
@@ -65,7 +65,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, who string) {
 		refuse(w, http.StatusNotAcceptable, "Accept must have both application/json and text/event-stream")
 		return
 	}
-	body, status := h.body(w, r)
+	body, status := h.body(w, r, who)
 	if status != 0 {
 		refuse(w, status, http.StatusText(status))
 		return
@@ -115,46 +115,6 @@ func accepts(r *http.Request, kind string) bool {
 		}
 	}
 	return false
-}
-
-// body reads the body of a request, or returns the status that refuses it. The sum of
-// all bodies that are being read is bounded.
-func (h *Handler) body(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
-	size := r.ContentLength
-	if size > maxBody {
-		return nil, http.StatusRequestEntityTooLarge
-	}
-	if size < 0 {
-		size = maxBody
-	}
-	if !h.reserve(size) {
-		return nil, http.StatusServiceUnavailable
-	}
-	defer h.reserve(-size)
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // where there are none, ReadHeaderTimeout has ended
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = control.SetReadDeadline(time.Time{})
-	var long *http.MaxBytesError
-	switch {
-	case errors.As(err, &long):
-		return nil, http.StatusRequestEntityTooLarge
-	case err != nil:
-		return nil, http.StatusRequestTimeout
-	case len(strings.TrimSpace(string(body[:min(len(body), 64)]))) == 0:
-		return nil, http.StatusBadRequest
-	}
-	return body, 0
-}
-
-func (h *Handler) reserve(n int64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if n > 0 && h.bodies+n > maxBodies {
-		return false
-	}
-	h.bodies += n
-	return true
 }
 
 // refuseMessage answers m, which goes no further, with an error.
