@@ -65,52 +65,6 @@ func (c *call) grant(ctx context.Context, method string, params []byte) (act.Tic
 	return t, nil
 }
 
-// checkAsk refuses what no person can agree to: an address to open that is not https, or of
-// this machine.
-func checkAsk(method string, params []byte) error {
-	v, ok, err := strictjson.Find(params, "/url")
-	if method != askElicitation || err == nil && !ok {
-		return nil
-	}
-	text, terr := v.Text()
-	plain := strings.HasPrefix(text, "http://127.0.0.1:") || strings.HasPrefix(text, "http://localhost:")
-	if err != nil || terr != nil || !strings.HasPrefix(text, "https://") && !plain {
-		return errors.New("an address to open begins with https://")
-	}
-	return nil
-}
-
-// codeRefers is the code of an error that asks the client to open addresses first, from
-// 2025-11-25 on.
-const codeRefers = "-32042"
-
-// refers decides on the addresses that an error object of the server asks the client to
-// open, as if it had asked for each.
-func (c *call) refers(ctx context.Context, body []byte) error {
-	if !bytes.Contains(body, []byte("elicitation")) {
-		return nil
-	}
-	code, _, err := strictjson.Find(body, "/code")
-	if err == nil && string(code.Raw) != codeRefers {
-		return nil
-	}
-	wanted, verr := strictjson.Values(body, "/data/elicitations/*")
-	if err = errors.Join(err, verr); err != nil || len(wanted) > maxInputs {
-		return errNotGranted
-	}
-	for _, v := range wanted {
-		t, err := c.grant(ctx, askElicitation, v.Raw)
-		if err != nil {
-			return err
-		}
-		// What comes of it is between the person and that address.
-		if _, err := c.f.m.finish(ctx, t, act.Outcome{Error: "asked in an error"}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // mayAsk returns what servers may ask of clients, as far as the Decider might ever allow it.
 func (m *Mediator) mayAsk(ctx context.Context) []string {
 	list := []byte(`{"asks":["` + strings.Join(asks, `","`) + `"]}`)
@@ -155,10 +109,13 @@ const maxPassed = 1024
 
 // pass has decided what a result asks for, if it does, and returns what the client reads.
 func (c *call) pass(ctx context.Context, body []byte) ([]byte, error) {
-	if !wantsInput(body) {
-		return body, nil
-	}
-	if !c.passes() {
+	kind, _, err := readResult(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != resultInput:
+		return body, checkComplete(body)
+	case !c.passes():
 		return nil, errors.New("the server wants input that it cannot get here")
 	}
 	kept := &passed{who: c.f.who, tickets: map[string]act.Ticket{}}
@@ -208,27 +165,19 @@ func (c *call) grantAll(ctx context.Context, body []byte, kept *passed, known ma
 			edits = append(edits, strictjson.Edit{Start: at, End: at + len(entry), New: before})
 			continue
 		}
-		method, _, err := strictjson.Find(entry, "/method")
-		name, terr := method.Text()
-		if err != nil || terr != nil || !slices.Contains(asks, name) {
-			return nil, errors.New("the server wants input of an unknown kind: " + clip(string(method.Raw)))
+		name, params, err := readWish(entry)
+		if err != nil {
+			return nil, fmt.Errorf("the server wants input %w", err)
 		}
 		if _, can, err := strictjson.Find(c.offers(), "/"+capabilityFor[name]); err != nil || !can {
 			return nil, fmt.Errorf("the server wants %s: %w", name, errIncapable)
 		}
-		params, given, err := strictjson.Find(entry, "/params")
-		if !given {
-			params.Raw = []byte(`{}`)
-		}
-		var t act.Ticket
-		if err == nil {
-			t, err = c.grant(ctx, name, params.Raw)
-		}
+		t, err := c.grant(ctx, name, params.Raw)
 		if err != nil {
 			return nil, fmt.Errorf("the server wants %s, which is denied", name)
 		}
 		kept.tickets[w.Name] = t
-		if given {
+		if params.End > 0 {
 			edits = append(edits, strictjson.Edit{Start: at + params.Start, End: at + params.End, New: t.Bytes})
 		}
 	}

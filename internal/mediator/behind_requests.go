@@ -103,7 +103,7 @@ const longestTTL = time.Hour
 func (l *link) date(body []byte, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alone == nil || bytes.Contains(l.wants, []byte("toolsListChanged")) {
+	if l.alone == nil || l.tells {
 		return
 	}
 	v, ok, err := strictjson.Find(body, "/ttlMs")
@@ -141,9 +141,6 @@ func (a *alone) dress(line, offers []byte, more *inputs) ([]byte, error) {
 
 // undress returns a request without what only the era of requests says in _meta.
 func undress(line []byte) ([]byte, error) {
-	if !bytes.Contains(line, []byte(metaPrefix)) {
-		return line, nil
-	}
 	return withMeta(line, nil, []pair{{metaVersion, nil}, {metaClient, nil}, {metaCapabilities, nil}, {metaLevel, nil}})
 }
 
@@ -161,7 +158,10 @@ func withMeta(line []byte, params, meta []pair) ([]byte, error) {
 		return nil, err
 	}
 	i := slices.IndexFunc(top, func(m strictjson.Member) bool { return m.Name == "params" })
-	if i < 0 { // a request has them by now
+	if i < 0 && params == nil && !slices.ContainsFunc(meta, func(p pair) bool { return p.value != nil }) {
+		return line, nil
+	}
+	if i < 0 { // a request of this era has them by now
 		return nil, errors.New("a request without params")
 	}
 	at := span{top[i].Start, top[i].End}
@@ -264,19 +264,6 @@ func removals(raw []byte, members []strictjson.Member, gone []bool) (edits []str
 type inputs struct {
 	responses []byte // an object; nil if it asked for nothing
 	state     []byte // its requestState, as it was written; nil if there was none
-}
-
-// wantsInput reports whether a result asks for input instead of being one.
-func wantsInput(body []byte) bool {
-	if !bytes.Contains(body, []byte("input_required")) {
-		return false
-	}
-	v, ok, err := strictjson.Find(body, "/resultType")
-	if err != nil || !ok {
-		return false
-	}
-	text, err := v.Text()
-	return err == nil && text == "input_required"
 }
 
 // rounds sends a request until it is answered by a result, asking the client for what
@@ -436,17 +423,38 @@ func gather(ctx context.Context, client asker, body []byte) (*inputs, error) {
 
 // askFor asks the client for one entry of inputRequests.
 func askFor(ctx context.Context, client asker, entry []byte) ([]byte, error) {
-	v, ok, err := strictjson.Find(entry, "/method")
-	if err != nil || !ok {
-		return nil, errors.New("of no kind that it names")
+	method, params, err := readWish(entry)
+	if err != nil {
+		return nil, err
 	}
-	method, err := v.Text()
-	if err != nil || !slices.Contains(asks, method) {
-		return nil, errors.New("of a kind that is unknown: " + clip(string(v.Raw)))
+	return client.asked(ctx, method, params.Raw)
+}
+
+// readWish returns what an entry of inputRequests asks for: one of asks, and its params, an
+// object, which have no place in the entry if it has none.
+func readWish(entry []byte) (method string, params strictjson.Value, err error) {
+	params.Raw = []byte(`{}`)
+	members, err := strictjson.Members(entry, strictjson.Limits{Depth: resultDepth})
+	if err == nil {
+		err = unambiguous(members, []string{"method", "params"})
 	}
-	params := []byte(`{}`)
-	if v, ok, err := strictjson.Find(entry, "/params"); err == nil && ok && v.Raw[0] == '{' {
-		params = v.Raw
+	if err != nil {
+		return "", params, fmt.Errorf("that cannot be read: %w", err)
 	}
-	return client.asked(ctx, method, params)
+	kind := []byte("null")
+	for _, m := range members {
+		switch raw := entry[m.Start:m.End]; m.Name {
+		case "method":
+			kind = raw
+		case "params":
+			params = strictjson.Value{Start: m.Start, End: m.End, Raw: raw}
+		}
+	}
+	if method, err = strictjson.Text(kind); err != nil || !slices.Contains(asks, method) {
+		return "", params, errors.New("of an unknown kind: " + clip(string(kind)))
+	}
+	if params.Raw[0] != '{' {
+		return "", params, errors.New("whose params are no object")
+	}
+	return method, params, nil
 }

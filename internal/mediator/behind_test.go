@@ -174,21 +174,21 @@ func TestFresh(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		alone *alone
-		wants string
+		tells bool
 		body  string
 		after time.Duration
 		want  bool
 	}{
-		"at once":      {&alone{}, `{`, `{"ttlMs":0}`, time.Nanosecond, true},
-		"later":        {&alone{}, `{`, `{"ttlMs":5000}`, 5 * time.Second, false},
-		"then":         {&alone{}, `{`, `{"ttlMs":5000}`, 6 * time.Second, true},
-		"never":        {&alone{}, `{`, `{"ttlMs":4294967295}`, 2 * time.Hour, true},
-		"nothing said": {&alone{}, `{`, `{}`, 2 * time.Hour, false},
-		"nonsense":     {&alone{}, `{`, `{"ttlMs":-1}`, 2 * time.Hour, false},
-		"it tells":     {&alone{}, `{"toolsListChanged":true`, `{"ttlMs":0}`, time.Hour, false},
-		"session":      {nil, ``, `{"ttlMs":0}`, time.Hour, false},
+		"at once":      {&alone{}, false, `{"ttlMs":0}`, time.Nanosecond, true},
+		"later":        {&alone{}, false, `{"ttlMs":5000}`, 5 * time.Second, false},
+		"then":         {&alone{}, false, `{"ttlMs":5000}`, 6 * time.Second, true},
+		"never":        {&alone{}, false, `{"ttlMs":4294967295}`, 2 * time.Hour, true},
+		"nothing said": {&alone{}, false, `{}`, 2 * time.Hour, false},
+		"nonsense":     {&alone{}, false, `{"ttlMs":-1}`, 2 * time.Hour, false},
+		"it tells":     {&alone{}, true, `{"ttlMs":0}`, time.Hour, false},
+		"session":      {nil, false, `{"ttlMs":0}`, time.Hour, false},
 	} {
-		l := &link{alone: c.alone, wants: []byte(c.wants)}
+		l := &link{alone: c.alone, tells: c.tells}
 		l.date([]byte(c.body), now)
 		if got := l.outdated(now.Add(c.after)); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -234,7 +234,7 @@ func TestInputRequired(t *testing.T) {
 	}
 	conv.ask(callLine("2", "a", `{"p":1}`), `"id":"ringfence-2"`)
 	conv.ask(`{"jsonrpc":"2.0","id":"ringfence-2","error":{"code":-1,"message":"SECRET"}}`, `"id":2,"error":{"code":-32603,"message":"the server wants input: the client answered with an error"}`)
-	conv.ask(callLine("3", "a", `{"p":1}`), `"id":3,"error":{"code":-32603`, `of a kind that is unknown: \"\\\"x/y\\\"\"`)
+	conv.ask(callLine("3", "a", `{"p":1}`), `"id":3,"error":{"code":-32603`, `of an unknown kind: \"\\\"x/y\\\"\"`)
 	if n := len(d.logged("decide tools/call fs.a ")); n != 3 {
 		t.Errorf("the call was decided %d times", n)
 	}

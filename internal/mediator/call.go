@@ -196,12 +196,8 @@ func (c *call) carryOut(ctx context.Context, t act.Ticket) []byte {
 		return c.nothing(string(act.CodeEvidence), t, errWithheld.Error())
 	case err != nil:
 		return c.failed(t, err, r.Note)
-	case a.fault && c.refers(ctx, r.Body) != nil:
-		return c.nothing(string(act.CodePolicy), t, "the server wants the client to open an address, which is denied")
-	case a.fault && len(r.Body) > 0 && r.Body[0] == '{':
-		return response(c.m.id(), "error", oneLine(r.Body))
 	case a.fault:
-		return fault(c.m.id(), codeInternal, orElse(r.Note, o.Error))
+		return c.faulted(ctx, t, r, o.Error)
 	case len(r.Body) == 0:
 		return c.nothing(string(act.CodeInternal), t, orElse(r.Note, "the result is withheld"))
 	}

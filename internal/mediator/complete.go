@@ -111,7 +111,7 @@ func (m *Mediator) completion(who string, req message, body []byte) ([]strictjso
 			edits = append(edits, strictjson.Edit{Start: v.Start, End: v.End, New: []byte(`"private"`)})
 		}
 	}
-	if v, ok := at["requestState"]; ok && string(body[at["resultType"].Start:at["resultType"].End]) == `"input_required"` {
+	if v, ok := at["requestState"]; ok && wantsInput(body) {
 		state, err := m.seals.seal(stateServer, who, digestOf(req), body[v.Start:v.End], time.Now().Add(suspendFor))
 		if err != nil {
 			return nil, err

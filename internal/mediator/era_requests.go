@@ -1,9 +1,10 @@
 package mediator
 
 import (
-	"bytes"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"ringfence/internal/act/strictjson"
@@ -29,9 +30,6 @@ func (m message) stateless() bool {
 	if m.method == "server/discover" {
 		return true
 	}
-	if m.method == "" || !bytes.Contains(m.params.of(m.raw), []byte("io.modelcontextprotocol/")) {
-		return false
-	}
 	if v, ok := m.meta(metaVersion); ok {
 		text, err := v.Text()
 		return err != nil || !slices.Contains(sessionVersions, text)
@@ -40,12 +38,43 @@ func (m message) stateless() bool {
 	return ok
 }
 
+// metaSpace is before the slash in the names that the protocol itself has in _meta.
+const metaSpace = "io.modelcontextprotocol"
+
+// protocolNames are those of them that are decided on or taken out.
+var protocolNames = []string{metaVersion, metaClient, metaCapabilities, metaLevel, metaServer, metaSubscription}
+
+// readMeta finds params._meta of what a client sent. Names of the protocol in it that are
+// written with escapes, or that differ from one in case only, make m one that is refused.
+func (m *message) readMeta() {
+	if m.method == "" || !m.params.ok() {
+		return
+	}
+	members, err := within(m.raw, m.params, []string{"_meta"})
+	for _, v := range members {
+		if v.Name == "_meta" && m.raw[v.Start] == '{' {
+			m.metaAt = span{v.Start, v.End}
+		}
+	}
+	if m.odd = err; err != nil || !m.metaAt.ok() {
+		return
+	}
+	members, err = within(m.raw, m.metaAt, protocolNames)
+	for _, v := range members {
+		space, _, ok := strings.Cut(v.Name, "/")
+		if ok && strings.EqualFold(space, metaSpace) && (v.Escaped || space != metaSpace) && err == nil {
+			err = fmt.Errorf("offset %d: %w: %q", v.At, errLookLike, metaPrefix)
+		}
+	}
+	m.odd = err
+}
+
 // meta returns a member of params._meta.
 func (m message) meta(name string) (strictjson.Value, bool) {
-	if !m.params.ok() {
+	if !m.metaAt.ok() {
 		return strictjson.Value{}, false
 	}
-	v, ok, err := strictjson.Find(m.params.of(m.raw), "/_meta/"+strictjson.Escape(name))
+	v, ok, err := strictjson.Find(m.metaAt.of(m.raw), "/"+strictjson.Escape(name))
 	return v, ok && err == nil
 }
 

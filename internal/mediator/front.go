@@ -103,6 +103,10 @@ func (f *front) take(ctx context.Context, msg Message, stateless bool, s Stream)
 		f.malformed(ctx, s, msg)
 	case m.response():
 		f.answered(m)
+	case m.odd != nil && m.request():
+		f.refuse(ctx, s, m.id(), codeParams, "refused: "+m.odd.Error())
+	case m.odd != nil:
+		f.m.o.Log.WarnContext(ctx, "dropped a notification", slog.Any("err", m.odd))
 	case stateless:
 		requests{}.serve(ctx, f, m, s)
 	default:

@@ -48,6 +48,7 @@ type link struct {
 	// Of a server of the era of requests only.
 	alone    *alone
 	ttl      time.Time // until then its list of tools is fresh; zero if it tells of changes
+	tells    bool      // it tells of changes of its tools
 	wants    []byte    // the lists whose changes it should tell, the beginning of an object
 	watched  []string  // resources that clients have subscribed to
 	unlisten func()    // ends the subscription for both
@@ -94,6 +95,19 @@ func (a answer) free() {
 	if a.held != nil {
 		a.held()
 	}
+}
+
+// read returns a if its result can be read. What it says that it is, no reader can take for
+// anything else.
+func (a answer) read() (answer, error) {
+	if a.fault {
+		return a, nil
+	}
+	if _, _, err := readResult(a.body); err != nil {
+		a.free()
+		return answer{}, err
+	}
+	return a, nil
 }
 
 func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func(), said func(*link, message), lone func() *flight) *link {
@@ -274,7 +288,7 @@ func (l *link) send(parent context.Context, e errand, build func(id int64) ([]by
 	}
 	select {
 	case a := <-fl.reply:
-		return a, nil
+		return a.read()
 	case <-l.down:
 	case <-l.out.done:
 		l.deaf()
@@ -287,7 +301,7 @@ func (l *link) send(parent context.Context, e errand, build func(id int64) ([]by
 	}
 	select {
 	case a := <-fl.reply: // it was the last thing the server said
-		return a, nil
+		return a.read()
 	default:
 		return answer{}, fmt.Errorf("sent, with unknown effect: %w", l.reason())
 	}

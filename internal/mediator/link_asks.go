@@ -145,7 +145,7 @@ func (l *link) withdrawn(m message) {
 // listenTo asks a server of the era of requests for the notifications that it offers,
 // as long as the link is up.
 func (l *link) listenTo(o offer) {
-	want := []byte(`{`)
+	want, tells := []byte(`{`), false
 	for _, list := range []string{"tools", "prompts", "resources"} {
 		v, ok, err := strictjson.Find(o.capabilities, "/"+list+"/listChanged")
 		if len(o.capabilities) == 0 || err != nil || !ok || string(v.Raw) != "true" {
@@ -154,10 +154,12 @@ func (l *link) listenTo(o offer) {
 		if len(want) > 1 {
 			want = append(want, ',')
 		}
+		tells = tells || list == "tools"
 		want = append(append(append(want, '"'), list...), `ListChanged":true`...)
 	}
 	l.mu.Lock()
 	l.wants = want // without its end
+	l.tells = tells
 	l.mu.Unlock()
 	if len(want) > 1 {
 		l.listen()

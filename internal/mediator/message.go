@@ -32,7 +32,9 @@ type message struct {
 	idAt   span
 	params span
 	result span
-	fault  span // the error object
+	fault  span  // the error object
+	metaAt span  // params._meta, an object; of what a client sent only
+	odd    error // why _meta has more than one reading; nil if it has one
 
 	x *exchange // of a request under way; nil otherwise
 }
@@ -58,7 +60,11 @@ func readClient(line []byte) (message, error) {
 	if err := unambiguous(members, envelopeNames); err != nil {
 		return message{}, err
 	}
-	return envelope(line, members)
+	m, err := envelope(line, members)
+	if err == nil {
+		m.readMeta()
+	}
+	return m, err
 }
 
 // readServer reads a line of a server. What is within its result is for the

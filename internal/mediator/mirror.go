@@ -28,9 +28,6 @@ func (m *Mediator) Mirrored(wire string) []Mirror {
 		}
 	}
 	s.mu.Unlock()
-	if !bytes.Contains(def, []byte(mirrorKey)) {
-		return nil
-	}
 	return mirrorsOf(def)
 }
 
@@ -55,7 +52,7 @@ func mirrorsOf(def []byte) []Mirror {
 		members, err := strictjson.Members(props.Raw, strictjson.Limits{})
 		for _, v := range members {
 			prop := props.Raw[v.Start:v.End]
-			if err != nil || len(all) >= maxMirrors || prop[0] != '{' || !bytes.Contains(prop, []byte(mirrorKey)) {
+			if err != nil || len(all) >= maxMirrors || prop[0] != '{' {
 				continue
 			}
 			pointer := at + "/" + strictjson.Escape(v.Name)

@@ -270,6 +270,11 @@ func (f *front) tasks() []byte {
 // aboutTask makes of an inspected answer about k what the client reads: with our id, and
 // with the outcome of the call as the Decider leaves it.
 func (c *call) aboutTask(ctx context.Context, k *task, body []byte) ([]byte, error) {
+	if c.m.method != "tasks/get" {
+		if err := checkComplete(body); err != nil {
+			return nil, err
+		}
+	}
 	if c.m.method == "tasks/result" {
 		body, err := c.f.m.settle(ctx, k, act.Outcome{Body: body})
 		if err != nil {
@@ -286,15 +291,24 @@ func (c *call) aboutTask(ctx context.Context, k *task, body []byte) ([]byte, err
 		}
 		return renameTask(body, "/taskId", k.id)
 	}
+	members, err := strictjson.Envelope(body, strictjson.Limits{Size: len(body), Depth: resultDepth})
+	if err == nil {
+		err = unambiguous(members, stateNames)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errResult, err)
+	}
 	c.f.m.mu.Lock()
 	k.state = stateOf(body)
 	c.f.m.mu.Unlock()
-	body, err := c.outcome(ctx, k, body)
-	if err != nil {
+	if body, err = c.outcome(ctx, k, body); err != nil {
 		return nil, err
 	}
 	return renameTask(body, "/taskId", k.id)
 }
+
+// stateNames are the members of the state of a task that are decided on.
+var stateNames = []string{"taskId", "status", "result", "error", "inputRequests"}
 
 // outcome settles k with what the state in body says that came of it.
 func (c *call) outcome(ctx context.Context, k *task, body []byte) ([]byte, error) {
@@ -303,22 +317,50 @@ func (c *call) outcome(ctx context.Context, k *task, body []byte) ([]byte, error
 	if err = errors.Join(err, terr); err != nil {
 		return nil, fmt.Errorf("the state of the task cannot be read: %w", err)
 	}
+	kind, asks, err := readResult(body)
 	switch {
+	case err != nil:
+	case kind != resultComplete, asks && (text != "input_required" || k.f != nil):
+		err = fmt.Errorf("%w: it is not the state of a task", errResult)
 	case text == "cancelled", text == "failed" && k.f == nil:
-		_, err = c.f.m.settle(ctx, k, act.Outcome{Error: "its task " + text})
+		if _, err = c.f.m.settle(ctx, k, act.Outcome{Error: "its task " + text}); err == nil && k.f == nil {
+			return replaced(body, "/error", false, func(raw []byte) ([]byte, error) {
+				left, err := c.fault(ctx, raw)
+				if err != nil && !errors.Is(err, errFault) {
+					err = errAddressDenied
+				}
+				return left, err
+			})
+		}
 	case text == "completed" && k.f == nil:
-		result, ok, ferr := strictjson.Find(body, "/result")
-		if ferr != nil || !ok {
-			return nil, errors.New("the task is completed without a result")
-		}
-		var left []byte
-		if left, err = c.f.m.settle(ctx, k, act.Outcome{Body: result.Raw}); err == nil {
-			return strictjson.Splice(body, []strictjson.Edit{{Start: result.Start, End: result.End, New: left}})
-		}
+		return replaced(body, "/result", true, func(raw []byte) ([]byte, error) {
+			if err := checkComplete(raw); err != nil {
+				return nil, err
+			}
+			return c.f.m.settle(ctx, k, act.Outcome{Body: raw})
+		})
 	case text == "input_required" && k.f == nil:
 		return c.wants(ctx, k, body)
 	}
 	return body, err
+}
+
+var errAddressDenied = errors.New("the server wants the client to open an address, which is denied")
+
+// replaced returns body with what change makes of the value at pointer.
+func replaced(body []byte, pointer string, must bool, change func([]byte) ([]byte, error)) ([]byte, error) {
+	v, ok, err := strictjson.Find(body, pointer)
+	switch {
+	case err != nil || must && !ok:
+		return nil, errors.New("the task is over without " + pointer[1:])
+	case !ok:
+		return body, nil
+	}
+	left, err := change(v.Raw)
+	if err != nil {
+		return nil, err
+	}
+	return strictjson.Splice(body, []strictjson.Edit{{Start: v.Start, End: v.End, New: left}})
 }
 
 // wants decides what a task asks for that it has not asked before.

@@ -166,3 +166,11 @@ func FuzzBindings(f *testing.F) {
 		}
 	})
 }
+
+// TestVersionEscaped: D16: a request says of which revision it is by what its names decode to.
+func TestVersionEscaped(t *testing.T) {
+	line := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","_meta":{"io.modelcontextprotoco\u006c\/protocolVersion":"2026-07-28"}}}`
+	if m, err := readMessage([]byte(line), 1<<10); err != nil || m.version != "2026-07-28" || m.name != "a" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

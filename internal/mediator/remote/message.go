@@ -85,7 +85,7 @@ func (m *message) readParams(params []byte) {
 	if pointer := named[m.method]; pointer != "" {
 		m.name = text(pointer)
 	}
-	if m.id != nil && bytes.Contains(params, []byte(metaVersion)) {
+	if m.id != nil {
 		m.version = text("/_meta/" + strictjson.Escape(metaVersion))
 	}
 }

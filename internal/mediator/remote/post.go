@@ -325,7 +325,7 @@ func (c *conn) answered(m message, raw []byte) error {
 				c.mu.Unlock()
 			}
 		}
-	case m.method == "tools/list" && m.version != "" && bytes.Contains(raw, []byte("x-mcp-header")):
+	case m.method == "tools/list" && m.version != "":
 		raw = c.learn(raw)
 	}
 	c.say(raw)
