@@ -215,6 +215,16 @@ func (s Spec) WorkingDir() string {
 	return string(filepath.Separator)
 }
 
+// Trees returns the paths that the box sees of this machine by what s says, as s names
+// them: the workspace, and what it may read or change.
+func (s Spec) Trees() []string {
+	trees := slices.Concat(s.ReadOnly, s.ReadWrite)
+	if s.Workspace.Mode != NoAccess {
+		trees = append(trees, s.Workspace.Path)
+	}
+	return trees
+}
+
 // Real returns where the path leads when the box is built. It is an error if a path
 // that was decided on leads somewhere else.
 func (s Spec) Real(path string) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"ringfence/internal/act"
 	"ringfence/internal/act/places"
 	"ringfence/internal/act/weburl"
+	"ringfence/internal/sys/paths"
 )
 
 // The values of [act.FactClass].
@@ -35,6 +36,9 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 			return classOwn
 		}
 	}
+	if v.foreign(p, whole) {
+		return classOwn
+	}
 	// Of a tree that a box may change, the box holds them.
 	if slices.ContainsFunc(v.Later, func(l string) bool { return p == l || k == act.Move && beneath(l, p) }) {
 		return string(places.Later)
@@ -49,6 +53,16 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 		}
 	}
 	return c
+}
+
+// foreign reports whether p is, or lies in, a home of ringfence other than ours, of whoever;
+// or, with whole, holds one.
+func (v View) foreign(p string, whole bool) bool {
+	if !whole {
+		return paths.HomeAbove(p, v.OwnState) != ""
+	}
+	homes, err := paths.ForeignHomes([]string{p}, v.OwnState)
+	return err != nil || len(homes) > 0
 }
 
 // kept reports whether a workspace is one that a session keeps in our home: a directory

@@ -9,6 +9,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/sys/paths"
 )
 
 // An Exec is what a [act.VerbExec] asks for, and, resolved, what is dispatched: one
@@ -146,6 +147,9 @@ func (v View) hiddenBeneath(p string) []string {
 		if s != p && beneath(s, p) {
 			hide = append(hide, s)
 		}
+	}
+	if foreign, err := paths.ForeignHomes([]string{p}, v.OwnState); err == nil { // else the tree itself is one, and has its class
+		hide = append(hide, foreign...)
 	}
 	for name := range v.roots().CredentialsIn(p) {
 		if _, err := os.Lstat(name); err == nil {

@@ -10,10 +10,12 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/mounts"
+	"ringfence/internal/sys/paths"
 )
 
-// hideOwn returns s without our own state, under every name that our mounts give it. The
-// mounts of a container are those that we know of: see [plan.nested].
+// hideOwn returns s without our own state, under every name that our mounts give it, and
+// without that of others, as far as it is found. The mounts of a container are those that
+// we know of: see [plan.nested].
 func (o Options) hideOwn(s sandbox.Spec) (sandbox.Spec, error) {
 	s.Denied = slices.Clone(s.Denied)
 	for _, own := range o.Own {
@@ -30,7 +32,9 @@ func (o Options) hideOwn(s sandbox.Spec) (sandbox.Spec, error) {
 		}
 		s.Denied = append(append(s.Denied, real), names...)
 	}
-	return s, nil
+	foreign, err := paths.ForeignHomes(s.Trees(), o.Own)
+	s.Denied = append(s.Denied, foreign...)
+	return s, err
 }
 
 // checkOwn refuses mounts of what shows our own state in a way that mountinfo does not

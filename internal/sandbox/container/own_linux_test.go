@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/paths"
 )
 
 // TestOwnStateByMounts: our own state is in no container, whatever mounts show it. The
@@ -59,5 +60,27 @@ func TestOwnStateByMounts(t *testing.T) {
 	}
 	if err := errors.Join(syscall.Unmount(w+"/bound", syscall.MNT_DETACH), syscall.Unmount(w+"/laid", syscall.MNT_DETACH)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Homes of ringfence that are not ours are in no container.
+func TestHomesOfOthers(t *testing.T) {
+	w := t.TempDir()
+	keys := w + "/another/keys"
+	if err := errors.Join(os.MkdirAll(keys, 0o700), os.WriteFile(keys+"/policy.key", []byte("ringfence-key/v1 ed25519 secret"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := sandbox.Spec{Argv: []string{"/x"}, Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}}
+	p, err := newPlan(s, Options{}, &engine{local: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.close()
+	if in, shown := p.innermost(keys); !shown || !in.denied {
+		t.Errorf("%s is seen", keys)
+	}
+	s.Workspace.Path = keys
+	if _, err := newPlan(s, Options{}, &engine{local: true}); !errors.Is(err, paths.ErrForeignHome) {
+		t.Errorf("in it: %v", err)
 	}
 }

@@ -23,7 +23,10 @@ const ownThreads = 12
 
 // think works out the plan.
 func (b *builder) think() error {
-	s := b.hideOwn(b.spec)
+	s, err := b.hideOwn(b.spec)
+	if err != nil {
+		return err
+	}
 	p := &plan{
 		failAt: b.fault.at, plain: b.plain, argv: s.Argv, env: s.Env, dir: s.WorkingDir(), hostname: hostname,
 		open: s.Network == sandbox.NetworkOpen, uid: -1, gid: -1, slack: b.box.slack, files: 3 + len(s.Files), minABI: 1, limits: limits(s.Bounds()),

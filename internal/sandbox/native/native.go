@@ -24,7 +24,8 @@
 //	N5  No file, directory or mount point is made on the host, but for the temporary
 //	    directory of a box without mounts of its own, which goes with it.
 //	N6  What is in [Tier.Own] is in no box, by no name that a mount gives it, and our
-//	    program cannot be changed by such a name: there is no box then.
+//	    program cannot be changed by such a name: there is no box then. Homes of
+//	    ringfence that are not ours are hidden as far as paths.ForeignHomes finds them.
 package native
 
 import (

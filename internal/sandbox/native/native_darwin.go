@@ -18,6 +18,7 @@ import (
 
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/native/seatbelt"
+	"ringfence/internal/sys/paths"
 )
 
 // sandboxExec puts itself under a profile and executes a program.
@@ -62,7 +63,11 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
-	s.Denied = slices.Concat(s.Denied, t.Own)
+	foreign, err := paths.ForeignHomes(s.Trees(), t.Own)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+	}
+	s.Denied = slices.Concat(s.Denied, t.Own, foreign)
 	b := &builder{spec: s, fault: t.fault, box: newBox(s)}
 	if err := b.build(ctx); err != nil {
 		return nil, err

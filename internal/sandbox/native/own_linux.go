@@ -15,13 +15,16 @@ import (
 	"ringfence/internal/sandbox/native/landlock"
 	"ringfence/internal/sandbox/native/readback"
 	"ringfence/internal/sys/mounts"
+	"ringfence/internal/sys/paths"
 )
 
 // hideOwn returns s without our own state, where s shows it by its own name. What s names
-// in it is there: somebody has decided on that.
-func (b *builder) hideOwn(s sandbox.Spec) sandbox.Spec {
-	s.Denied = slices.Concat(s.Denied, b.state)
-	return s
+// in it is there: somebody has decided on that. The state of others is not there either, as
+// far as it is found, and nothing in it can be named.
+func (b *builder) hideOwn(s sandbox.Spec) (sandbox.Spec, error) {
+	foreign, err := paths.ForeignHomes(s.Trees(), b.state)
+	s.Denied = slices.Concat(s.Denied, b.state, foreign)
+	return s, err
 }
 
 // checkOwn looks for our own state in the tree that the box really has, under whatever

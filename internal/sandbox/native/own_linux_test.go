@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/paths"
 )
 
 // N6: our own state is in no box, whatever mounts show it, in both kinds of boxes. The
@@ -115,4 +116,38 @@ var ownTests = []ownTest{
 	{name: "our program, to be changed", mounts: []string{"BIN w/m"}, mode: sandbox.ReadWrite, refused: true},
 	{name: "by its own name", shown: "TOP/all", hidden: true},
 	{name: "what is named in it", shown: "TOP/all/home/sessions/1"},
+}
+
+// Homes of ringfence that are not ours are in no box, by their name or by their keys: what
+// is in them lets its reader sign as their owner, and who listens there is taken for an
+// engine.
+func TestHomesOfOthers(t *testing.T) {
+	w := dir(t)
+	for _, d := range []string{"/.ringfence/keys", "/another/keys", "/no/keys"} {
+		if err := errors.Join(os.MkdirAll(w+d, 0o700), os.WriteFile(w+d+"/ledger.key", []byte("ringfence-key/v1 ed25519 secret"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(w+"/no/keys/ledger.key", []byte("seen"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for kind, tier := range kinds {
+		s := sh("cat */keys/* .*/keys/* 2>/dev/null; echo x 2>/dev/null >another/engine.sock; exit 0")
+		s.Workspace = sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}
+		out, err := sandbox.Run(t.Context(), tier, s, nil)
+		if _, there := os.Lstat(w + "/another/engine.sock"); there == nil || string(out.Stdout) != "seen" && (kind != "plain" || !errors.Is(err, sandbox.ErrNotBuilt)) {
+			t.Errorf("%s: %q, %v", kind, out.Stdout, err)
+		}
+		for _, in := range []string{"/another", "/another/keys", "/.ringfence/keys"} {
+			s.Workspace.Path = w + in
+			if _, err := sandbox.Run(t.Context(), tier, s, nil); !errors.Is(err, paths.ErrForeignHome) {
+				t.Errorf("%s: in %s: %v", kind, in, err)
+			}
+		}
+		tier.Own = []string{w + "/another"}
+		s.Workspace.Path = w + "/another/keys"
+		if _, err := sandbox.Run(t.Context(), tier, s, nil); err != nil {
+			t.Errorf("%s: in what is ours, which somebody has decided on: %v", kind, err)
+		}
+	}
 }

@@ -45,7 +45,7 @@ func Home() (string, error) {
 	if !filepath.IsAbs(user) {
 		return "", fmt.Errorf("finding the home: the user's home %q is not absolute (set %s)", user, EnvHome)
 	}
-	return filepath.Join(user, ".ringfence"), nil
+	return filepath.Join(user, defaultName), nil
 }
 
 // EnsureHome returns [Home] after creating it, mode 0700, if nothing is there.
@@ -171,17 +171,23 @@ func usableSocketDir(path string) bool {
 	return err == nil && fi.IsDir() && filepath.IsAbs(path) && ensurePrivate(dir) == nil
 }
 
+// socketsPrefix begins the name of the directory in /tmp for sockets of a user.
+const socketsPrefix = "ringfence-"
+
+// socketBases are the directories in which sockets are whose home has too long a path.
+func socketBases() (bases []string) {
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		bases = append(bases, filepath.Join(run, "ringfence"))
+	}
+	return append(bases, filepath.Join("/tmp", socketsPrefix+strconv.Itoa(os.Geteuid())))
+}
+
 // outsideSocket makes the private directory for the socket of home.
 func outsideSocket(home string) (string, error) {
 	sum := sha256.Sum256([]byte(home))
 	name := hex.EncodeToString(sum[:8])
-	var bases []string
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
-		bases = append(bases, filepath.Join(run, "ringfence"))
-	}
-	bases = append(bases, filepath.Join("/tmp", "ringfence-"+strconv.Itoa(os.Geteuid())))
 	var errs []error
-	for _, base := range bases {
+	for _, base := range socketBases() {
 		path := filepath.Join(base, name, socketName)
 		if len(path) > maxSocket {
 			errs = append(errs, fmt.Errorf("%s: %d bytes is too long for a socket", path, len(path)))

@@ -108,18 +108,44 @@ func BoxEnvironment() []string {
 // refers to one by name.
 func Variable(name string) (string, bool) { return os.LookupEnv(name) }
 
-// OwnState returns the real paths of home and of where the state of this program is
-// when nobody names a home: another home of the same person is no less out of reach of
-// agents. What does not exist is returned as it is.
+// OwnState returns the real paths of home, of where the state of this program is when
+// nobody names a home, and of where the sockets of engines are that are in no home: another
+// home of the same person is no less out of reach of agents, and who can replace a socket
+// is the engine to the next who asks. What does not exist is returned as it is, but for
+// directories of sockets, which are made here where home needs one.
 func OwnState(home string) []string {
 	own := []string{home}
 	if user, err := UserHome(); err == nil {
-		own = append(own, filepath.Join(user, ".ringfence"))
+		own = append(own, filepath.Join(user, defaultName))
 	}
 	for i, p := range own {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			own[i] = real
 		}
 	}
-	return slices.Compact(own)
+	return slices.Compact(append(own, socketDirs(home)...))
+}
+
+// socketDirs returns the real paths of the directories of sockets that are ours. One that
+// somebody else has put there is none: it could lead anywhere.
+func socketDirs(home string) (dirs []string) {
+	bases := socketBases()
+	if fi, err := os.Stat(home); err == nil && fi.IsDir() {
+		if socket, err := EngineSocket(home); err == nil && filepath.Dir(socket) != home {
+			bases = append(bases, filepath.Dir(filepath.Dir(socket)), filepath.Dir(socket))
+		}
+	}
+	for _, dir := range bases {
+		fi, err := os.Lstat(dir)
+		if err != nil || !fi.IsDir() {
+			continue
+		}
+		if uid, known := owner(fi); known && uid != os.Geteuid() {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(dir); err == nil && !slices.Contains(dirs, real) {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
 }
