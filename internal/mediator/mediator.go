@@ -26,7 +26,9 @@
 //	    result, how long it may be kept, and our seal on the state of a request; for
 //	    the ids of tasks; and for the pages of [Options.PageAbove].
 //	M5  A message of the client has one reading (package strictjson) or is
-//	    refused; names that differ from known ones only in case are refused.
+//	    refused; names that differ from known ones only in case are refused. So it is
+//	    with what a result, an error or a question of a server is decided by: names
+//	    and values count as they decode, never as they are written.
 //	M6  Text of a server reaches the client as the Decider leaves it only: as the
 //	    reply of Finish or, of what it asks the client, as the bytes of the ticket.
 //	    Of progress the numbers pass as they are; standard error does not pass.
