@@ -27,6 +27,11 @@ func (c *call) passes() bool    { return c.f.passes(c.m) }
 // asked has a request of the server decided, puts it to the client as the ticket says, and
 // returns what the Decider leaves of the client's result.
 func (c *call) asked(ctx context.Context, method string, params []byte) ([]byte, error) {
+	done, err := c.f.m.waits(c)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	t, err := c.grant(ctx, method, params)
 	if err != nil {
 		return nil, err

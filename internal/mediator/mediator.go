@@ -35,7 +35,8 @@
 //	M7  A command runs for a call that is under way, whose arguments it has byte for
 //	    byte, once, and no longer than the call.
 //	M8  Everything is bounded: lines, calls in flight, waiting bytes, restarts,
-//	    refreshed lists, kept standard error, what servers ask.
+//	    refreshed lists, kept standard error, what servers ask. Calls that wait for
+//	    their client leave places at the server for those of others.
 //	M9  What a server asks belongs to the request of exactly one connection, or there
 //	    is but one, and goes to that one; otherwise it is refused.
 //	M10 Ids, progress tokens, questions, subscriptions, tasks and suspended requests of
@@ -166,6 +167,7 @@ type Mediator struct {
 	closed    bool
 	fronts    map[*front]struct{}
 	suspended map[string]*suspension // by their tickets
+	waiting   map[guest]int          // questions that are not answered
 	passed    map[string]*passed     // by their handles
 	spilled   []*spilled             // oldest first
 	tasks     map[string]*task       // by the ids that clients know
@@ -177,7 +179,7 @@ func New(o Options) (*Mediator, error) {
 		return nil, errors.New("making mediator: it needs a decider and a starter")
 	}
 	m := &Mediator{
-		o: o.withDefaults(), byName: map[string]*server{}, fronts: map[*front]struct{}{}, suspended: map[string]*suspension{}, meeting: newMeeting(),
+		o: o.withDefaults(), byName: map[string]*server{}, fronts: map[*front]struct{}{}, suspended: map[string]*suspension{}, waiting: map[guest]int{}, meeting: newMeeting(),
 	}
 	var err error
 	if m.seals, err = newSeals(); err != nil {
