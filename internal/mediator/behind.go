@@ -45,8 +45,8 @@ type server struct {
 	idle      *saying              // for what it says to no request
 	watchers  map[string][]*front  // of resources, by URI
 	news      map[string]time.Time // when clients are told, or were, that a list changed
-	last      string               // who had the newest request on its way to it
-	switched  time.Time            // when that was another
+	spoken    turns                // by connections, for what it says
+	asked     turns                // by clients, for what it asks
 
 	texts tap
 }

@@ -275,7 +275,7 @@ func TestMC14Tie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out lockedBuffer
 			box := newOutbox(&out, 8)
-			l := &link{out: box, proc: &Process{About: c.about}, pending: map[int64]*flight{}, asking: map[string]context.CancelCauseFunc{}, declares: []byte(`{"roots":{}}`)}
+			l := &link{out: box, proc: &Process{About: c.about}, pending: map[int64]*flight{}, asking: map[string]*asking{}, declares: []byte(`{"roots":{}}`)}
 			for id, a := range c.pending {
 				l.pending[id] = &flight{ctx: t.Context(), errand: errand{asker: a}}
 			}

@@ -253,7 +253,8 @@ func (c *call) dispatch(ctx context.Context, t act.Ticket) (answer, error) {
 		args = c.args
 	}
 	c.says = newSaying(c.s, c.f, c.m)
-	c.s.serves(c.f.who)
+	c.s.serves(c)
+	defer c.s.serves(c)
 	var placed int64
 	a, err := c.at.link.request(ctx, errand{progress: c.says.progress, asker: c}, func(id int64) ([]byte, error) {
 		if orders != nil {

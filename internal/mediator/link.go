@@ -42,8 +42,8 @@ type link struct {
 	cause   error
 	next    int64
 	pending map[int64]*flight
-	asking  map[string]context.CancelCauseFunc // requests of the server that wait for a client, by idKey
-	doubted bool                               // whether it still answers is being found out
+	asking  map[string]*asking // requests of the server that wait for a client, by idKey
+	doubted bool               // whether it still answers is being found out
 
 	// Of a server of the era of requests only.
 	alone    *alone
@@ -115,7 +115,7 @@ func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, c
 		lone: lone,
 		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed, said: said,
 		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
-		asking: map[string]context.CancelCauseFunc{},
+		asking: map[string]*asking{},
 	}
 	if p.Channel != nil {
 		l.orders = newOrders(s, run, p.Channel, log, l.breach)

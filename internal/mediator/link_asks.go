@@ -12,9 +12,6 @@ import (
 // asks are the requests that a server may make, beside ping.
 var asks = []string{askSampling, askElicitation, askRoots}
 
-// maxServerAsks bounds the requests of one server that wait for a client.
-const maxServerAsks = 16
-
 // asked answers a request of the server: ping at once, what is for a client when that
 // has answered, and nothing else.
 func (l *link) asked(m message) {
@@ -40,21 +37,25 @@ func (l *link) asked(m message) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(fl.ctx)
-	if !l.admitAsk(idKey(id), cancel) {
+	a := &asking{cancel: cancel, client: clientOf(fl.asker), since: time.Now()}
+	if !l.admitAsk(idKey(id), a) {
 		cancel(nil)
 		l.out.offer(fault(id, codeBusy, "too many requests of this server wait, or the id is in use"))
 		return
 	}
 	go func() { // ends with the request that it is about
 		defer cancel(nil)
-		defer l.forgetAsk(idKey(id))
+		defer l.forgetAsk(idKey(id), a)
 		result, err := fl.asker.asked(ctx, m.method, params)
 		line := response(id, "result", oneLine(result))
 		if err != nil {
 			line = fault(id, codeMethod, m.method+" is refused: "+err.Error())
 		}
-		if ctx.Err() == nil {
+		switch {
+		case ctx.Err() == nil:
 			_ = l.out.send(ctx, line)
+		case errors.Is(context.Cause(ctx), errGaveWay):
+			l.out.offer(fault(id, codeMethod, m.method+" is refused: "+errGaveWay.Error()))
 		}
 	}()
 }
@@ -67,12 +68,14 @@ func (l *link) declared(method string) bool {
 
 var (
 	errNoAsker = errors.New("no request of a client that could be asked is under way")
+	errLateAsk = errors.New("a request of another client has only just ended, and it is not said which it is for")
 	errManyAsk = errors.New("requests of several clients are under way, and it is not said which it is for")
 )
 
 // tie returns the request that the server's request id is about: the one in whose
 // answer it came or, where that is not known, the newest, if all that are under way
-// were made by one connection. With none under way it is the one connection there is.
+// were made by one connection. With none under way it is the one connection there is. It
+// is none if a request of another client has only just ended.
 func (l *link) tie(id []byte) (*flight, error) {
 	in := int64(0)
 	if l.proc.About != nil {
@@ -100,30 +103,15 @@ func (l *link) tie(id []byte) (*flight, error) {
 		}
 	}
 	if found == nil && l.lone != nil {
-		if found = l.lone(); found != nil {
-			return found, nil
-		}
+		found = l.lone()
 	}
 	if found == nil {
 		return nil, errNoAsker
 	}
-	return found, nil
-}
-
-func (l *link) admitAsk(key string, cancel context.CancelCauseFunc) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asking[key] != nil || len(l.asking) >= maxServerAsks {
-		return false
+	if c, ok := found.asker.(*call); ok && c.s.asked.unsure(c.client(), time.Now()) {
+		return nil, errLateAsk
 	}
-	l.asking[key] = cancel
-	return true
-}
-
-func (l *link) forgetAsk(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.asking, key)
+	return found, nil
 }
 
 var errWithdrawn = errors.New("the server does not want it any more")
@@ -135,10 +123,10 @@ func (l *link) withdrawn(m message) {
 		return
 	}
 	l.mu.Lock()
-	cancel := l.asking[idKey(v.Raw)]
+	a := l.asking[idKey(v.Raw)]
 	l.mu.Unlock()
-	if cancel != nil {
-		cancel(errWithdrawn)
+	if a != nil {
+		a.cancel(errWithdrawn)
 	}
 }
 

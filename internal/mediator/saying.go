@@ -208,37 +208,19 @@ func (s *server) logged(l *link, m message) {
 	y.say(notice{method: tellMessage, params: params})
 }
 
-// settled is how long after the requests of one client a text may still be about them.
-const settled = 5 * time.Second
-
-// serves notes that a client has a request on its way to the server.
-func (s *server) serves(who string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last != who && s.last != "" {
-		s.switched = time.Now()
-	}
-	s.last = who
-}
-
 // hearer returns who hears what the server says to no request in particular: nil if
-// that could be about more than one client.
+// that could be about more than one connection.
 func (s *server) hearer(l *link) *saying {
-	s.mu.Lock()
-	unsure := time.Since(s.switched) < settled
-	s.mu.Unlock()
-	if unsure {
-		return nil
-	}
 	calls, alone := l.callers()
-	switch {
-	case len(calls) > 0 && alone:
-		return calls[len(calls)-1].says
-	case len(calls) > 0:
-		return nil
+	if len(calls) > 0 {
+		says := calls[len(calls)-1].says
+		if !alone || s.spoken.unsure(says.f.connection(), time.Now()) {
+			return nil
+		}
+		return says
 	}
 	f := s.m.only()
-	if f == nil {
+	if f == nil || s.spoken.unsure(f.connection(), time.Now()) {
 		return nil
 	}
 	s.mu.Lock()

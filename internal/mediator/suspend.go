@@ -39,33 +39,8 @@ type suspension struct {
 	x     *exchange
 	q     *question
 	who   string
+	since time.Time
 	timer *time.Timer
-}
-
-// A guest is a client at a server.
-type guest struct {
-	who string // what its transport knows it by
-	s   *server
-}
-
-// waits counts in a question of c's server that c's client has not answered yet, until
-// done. A call that waits for its client keeps its place at the server: half of the places
-// of a server, or one, is what one client may keep in this way.
-func (m *Mediator) waits(c *call) (done func(), err error) {
-	at := guest{c.f.who, c.s}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.waiting[at] >= max(1, cap(c.s.slots)/2) {
-		return nil, errSuspended
-	}
-	m.waiting[at]++
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.waiting[at]--; m.waiting[at] == 0 {
-			delete(m.waiting, at)
-		}
-	}, nil
 }
 
 var (
@@ -238,25 +213,41 @@ func (f *front) suspend(x *exchange, m message, q *question) Answer {
 	return Answer{Line: response(m.id(), "result", b)}
 }
 
-// keep keeps a suspension until it is taken or its time is over.
+// keep keeps a suspension until it is taken or its time is over. The oldest of the same
+// client gives way where there is no room.
 func (m *Mediator) keep(ticket string, s *suspension) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	each := 0
-	for _, other := range m.suspended {
-		if other.who == s.who {
-			each++
+	each, oldest := 0, ""
+	for other, o := range m.suspended {
+		if o.who != s.who {
+			continue
+		}
+		if each++; oldest == "" || o.since.Before(m.suspended[oldest].since) {
+			oldest = other
 		}
 	}
-	if len(m.suspended) >= maxSuspended || each >= maxSuspendedEach {
+	full := len(m.suspended) >= maxSuspended
+	if full && each == 0 {
+		m.mu.Unlock()
 		return errSuspended
 	}
+	var gone *suspension
+	if full || each >= maxSuspendedEach {
+		gone = m.suspended[oldest]
+		delete(m.suspended, oldest)
+		gone.timer.Stop()
+	}
+	s.since = time.Now()
 	m.suspended[ticket] = s
 	s.timer = time.AfterFunc(suspendFor, func() {
 		if m.takeUp(ticket) != nil {
 			s.x.abandon(errExpired)
 		}
 	})
+	m.mu.Unlock()
+	if gone != nil {
+		gone.x.abandon(errGaveWay)
+	}
 	return nil
 }
 

@@ -82,83 +82,30 @@ func TestSuspendedIsCancelled(t *testing.T) {
 	c.ask(modernLine(1, "tools/call", `"name":"a","arguments":{}`), `"resultType":"input_required"`)
 }
 
-// TestManySuspended: one client cannot keep more than its share of calls waiting, and all
-// of them together no more than there is room for.
-func TestManySuspended(t *testing.T) {
+// TestD21ManySuspended: one client cannot keep more than its share of calls waiting, nor all
+// of them together more than there is room for; the oldest of the same client gives way.
+func TestD21ManySuspended(t *testing.T) {
 	m, err := New(Options{Decider: deciding(""), Starter: starting(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, refused := 0, 0
-	for who := range 2 * maxSuspended / maxSuspendedEach {
+	var gone []string
+	for who := range maxSuspended / maxSuspendedEach {
 		for i := range maxSuspendedEach + 1 {
 			ticket := fmt.Sprint(who, ".", i)
-			if m.keep(ticket, &suspension{who: fmt.Sprint(who)}) == nil {
-				kept++
-				defer m.takeUp(ticket)
-			} else if refused++; i < maxSuspendedEach && kept < maxSuspended {
-				t.Fatalf("client %d is refused call %d", who, i)
+			x := &exchange{done: make(chan parcel, 1), cancel: func(error) { gone = append(gone, ticket) }}
+			if err := m.keep(ticket, &suspension{x: x, who: fmt.Sprint(who)}); err != nil {
+				t.Fatalf("client %d is refused call %d: %v", who, i, err)
 			}
+			defer m.takeUp(ticket)
+		}
+		if want := fmt.Sprint(who, ".0"); len(gone) != who+1 || gone[who] != want || m.takeUp(want) != nil {
+			t.Errorf("%q gave way", gone)
 		}
 	}
-	if kept != maxSuspended || m.takeUp("none") != nil {
-		t.Errorf("%d kept, %d refused", kept, refused)
+	if m.keep("more", &suspension{who: "another"}) == nil || m.takeUp("none") != nil {
+		t.Error("more are kept than there is room for")
 	}
-}
-
-// asksEach is a server with sessions that asks on every call of a tool, and answers it with
-// what it was told, refusals too; those of the other tool it answers at once.
-func asksEach(p *fakeProcess) {
-	p.open(`{"name":"a"},{"name":"b"}`)
-	for line := p.hear(); line != ""; line = p.hear() {
-		var m struct {
-			ID            json.RawMessage
-			Method        string
-			Params        struct{ Name string }
-			Result, Error json.RawMessage
-		}
-		if json.Unmarshal([]byte(line), &m) != nil {
-			return
-		}
-		switch said, _ := json.Marshal(string(m.Result) + string(m.Error)); {
-		case m.Method == "tools/call" && m.Params.Name == "a":
-			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%s","method":"elicitation/create","params":{"message":"age?"}}`, m.ID))
-		case m.Method == "tools/call":
-			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID))
-		case m.Method == "":
-			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, strings.Trim(string(m.ID), `"q`), said))
-		}
-	}
-}
-
-// TestSuspendedFillNoServer: of the places of a server, a client that does not answer what
-// it is asked keeps half at most. The call that would keep one more goes on without an
-// answer, and calls of others are served.
-func TestSuspendedFillNoServer(t *testing.T) {
-	d := deciding("tools/list fs.asks/list allow\ntools/call fs.elicitation/create allow")
-	c := converse(t, d, map[string][]fakeServer{"fs": {asksEach}}, func(o *Options) { o.MayAsk, o.InFlight = []string{askElicitation}, 4 })
-	c.send(`{"jsonrpc":"2.0","id":"open","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}`)
-	c.receive()
-	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	var first string
-	for id := range 2 {
-		if first = c.ask(callLine(fmt.Sprint(id), "a", "{}"), "elicitation/create", "age?"); t.Failed() {
-			return
-		}
-	}
-	for id := 10; id < 15; id++ {
-		c.ask(callLine(fmt.Sprint(id), "a", "{}"), fmt.Sprintf(`"id":%d`, id), errSuspended.Error())
-		if t.Failed() {
-			return
-		}
-		c.ask(callLine(fmt.Sprint(id), "b", "{}"), fmt.Sprintf(`"id":%d`, id), `"content":[]`)
-	}
-	var asked struct{ ID string }
-	if err := json.Unmarshal([]byte(first), &asked); err != nil {
-		t.Fatal(err)
-	}
-	c.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"result":{"action":"decline"}}`, asked.ID), "decline")
-	c.ask(callLine("20", "a", "{}"), "elicitation/create") // there is room again
 }
 
 // TestSealProperty: a state opens for its client, its request and its time, and for

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -42,6 +42,7 @@ type task struct {
 	// Guarded by Mediator.mu.
 	state  []byte                // members of the newest known state, without the id
 	ticket *act.Ticket           // of the call; nil once it is finished
+	given  *[sha256.Size]byte    // of the outcome that it was finished with, if the client got all of it
 	asked  map[string]act.Ticket // what it was granted to ask, and has no response to
 	seen   map[string][]byte     // what it was granted to ask at all, as the client was shown it
 }
@@ -162,21 +163,35 @@ func (f *front) taskOf(id string) *task {
 	return k
 }
 
+// errGiven says that a task has ended in another way before.
+var errGiven = errors.New("what came of the task was settled before, and this is not the same")
+
 // settle finishes the ticket of the call that became k, once, and returns what may be seen
-// of its outcome.
+// of its outcome. Later only the same outcome is, and only if nothing of it was withheld.
 func (m *Mediator) settle(ctx context.Context, k *task, o act.Outcome) ([]byte, error) {
 	m.mu.Lock()
-	t := k.ticket
+	t, given := k.ticket, k.given
 	k.ticket = nil
 	m.mu.Unlock()
 	if t == nil {
+		if len(o.Body) > 0 && (given == nil || *given != sha256.Sum256(o.Body)) {
+			return nil, errGiven
+		}
 		return o.Body, nil
 	}
 	r, err := m.finish(ctx, *t, o)
-	if err == nil && len(o.Body) > 0 && len(r.Body) == 0 {
-		err = errWithheld
+	switch {
+	case err != nil:
+		return nil, errWithheld
+	case len(o.Body) > 0 && len(r.Body) == 0:
+		return nil, errors.New(orElse(r.Note, "the result is withheld"))
+	case len(o.Body) > 0 && bytes.Equal(o.Body, r.Body):
+		sum := sha256.Sum256(o.Body)
+		m.mu.Lock()
+		k.given = &sum
+		m.mu.Unlock()
 	}
-	return r.Body, err
+	return withNote(r.Body, r.Note), nil
 }
 
 // forgetTasks ends the tasks of f, all of them if it is nil.
@@ -265,128 +280,6 @@ func (f *front) tasks() []byte {
 		b = append(b, f.m.tasks[id].public()...)
 	}
 	return append(b, "]}"...)
-}
-
-// aboutTask makes of an inspected answer about k what the client reads: with our id, and
-// with the outcome of the call as the Decider leaves it.
-func (c *call) aboutTask(ctx context.Context, k *task, body []byte) ([]byte, error) {
-	if c.m.method != "tasks/get" {
-		if err := checkComplete(body); err != nil {
-			return nil, err
-		}
-	}
-	if c.m.method == "tasks/result" {
-		body, err := c.f.m.settle(ctx, k, act.Outcome{Body: body})
-		if err != nil {
-			return nil, err
-		}
-		return renameTask(body, "/_meta/io.modelcontextprotocol~1related-task/taskId", k.id)
-	}
-	if c.m.method == "tasks/update" {
-		return body, nil
-	}
-	if c.m.method == "tasks/cancel" {
-		if _, err := c.f.m.settle(ctx, k, act.Outcome{Error: errCancelled.Error()}); err != nil {
-			return nil, err
-		}
-		return renameTask(body, "/taskId", k.id)
-	}
-	members, err := strictjson.Envelope(body, strictjson.Limits{Size: len(body), Depth: resultDepth})
-	if err == nil {
-		err = unambiguous(members, stateNames)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errResult, err)
-	}
-	c.f.m.mu.Lock()
-	k.state = stateOf(body)
-	c.f.m.mu.Unlock()
-	if body, err = c.outcome(ctx, k, body); err != nil {
-		return nil, err
-	}
-	return renameTask(body, "/taskId", k.id)
-}
-
-// stateNames are the members of the state of a task that are decided on.
-var stateNames = []string{"taskId", "status", "result", "error", "inputRequests"}
-
-// outcome settles k with what the state in body says that came of it.
-func (c *call) outcome(ctx context.Context, k *task, body []byte) ([]byte, error) {
-	status, _, err := strictjson.Find(body, "/status")
-	text, terr := status.Text()
-	if err = errors.Join(err, terr); err != nil {
-		return nil, fmt.Errorf("the state of the task cannot be read: %w", err)
-	}
-	kind, asks, err := readResult(body)
-	switch {
-	case err != nil:
-	case kind != resultComplete, asks && (text != "input_required" || k.f != nil):
-		err = fmt.Errorf("%w: it is not the state of a task", errResult)
-	case text == "cancelled", text == "failed" && k.f == nil:
-		if _, err = c.f.m.settle(ctx, k, act.Outcome{Error: "its task " + text}); err == nil && k.f == nil {
-			return replaced(body, "/error", false, func(raw []byte) ([]byte, error) {
-				left, err := c.fault(ctx, raw)
-				if err != nil && !errors.Is(err, errFault) {
-					err = errAddressDenied
-				}
-				return left, err
-			})
-		}
-	case text == "completed" && k.f == nil:
-		return replaced(body, "/result", true, func(raw []byte) ([]byte, error) {
-			if err := checkComplete(raw); err != nil {
-				return nil, err
-			}
-			return c.f.m.settle(ctx, k, act.Outcome{Body: raw})
-		})
-	case text == "input_required" && k.f == nil:
-		return c.wants(ctx, k, body)
-	}
-	return body, err
-}
-
-var errAddressDenied = errors.New("the server wants the client to open an address, which is denied")
-
-// replaced returns body with what change makes of the value at pointer.
-func replaced(body []byte, pointer string, must bool, change func([]byte) ([]byte, error)) ([]byte, error) {
-	v, ok, err := strictjson.Find(body, pointer)
-	switch {
-	case err != nil || must && !ok:
-		return nil, errors.New("the task is over without " + pointer[1:])
-	case !ok:
-		return body, nil
-	}
-	left, err := change(v.Raw)
-	if err != nil {
-		return nil, err
-	}
-	return strictjson.Splice(body, []strictjson.Edit{{Start: v.Start, End: v.End, New: left}})
-}
-
-// wants decides what a task asks for that it has not asked before.
-func (c *call) wants(ctx context.Context, k *task, body []byte) ([]byte, error) {
-	fresh := &passed{tickets: map[string]act.Ticket{}}
-	c.f.m.mu.Lock()
-	seen := maps.Clone(k.seen)
-	c.f.m.mu.Unlock()
-	edits, err := c.grantAll(ctx, body, fresh, seen)
-	if err != nil {
-		c.f.m.drop(fresh, err)
-		return nil, err
-	}
-	if body, err = strictjson.Splice(body, edits); err != nil {
-		return nil, err
-	}
-	c.f.m.mu.Lock()
-	defer c.f.m.mu.Unlock()
-	for key, t := range fresh.tickets {
-		v, _, err := strictjson.Find(body, "/inputRequests/"+strictjson.Escape(key))
-		if err != nil {
-			return nil, err
-		}
-		k.asked[key], k.seen[key] = t, slices.Clone(v.Raw)
-	}
-	return body, nil
 }
 
 // responses returns what the server may have of the client's responses to what k asked.

@@ -1,0 +1,84 @@
+package mediator
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Bounds of the requests of one server that wait for clients.
+const (
+	maxServerAsks = 32
+	maxClientAsks = 16 // of one client
+)
+
+// An asking is a request of a server that waits for its client.
+type asking struct {
+	cancel context.CancelCauseFunc
+	client any // whose answer it waits for
+	since  time.Time
+	gone   bool // it gave way; what is done for it has yet to end
+}
+
+var errGaveWay = errors.New("the client has not answered, and newer ones wait")
+
+// clientOf is whom a is about.
+func clientOf(a asker) any {
+	if c, ok := a.(*call); ok {
+		return c.client()
+	}
+	return a.connection()
+}
+
+// admitAsk takes in one more request of the server, unless its id is in use. A client that
+// has its share, or most of what there is room for, loses its oldest: who never answers
+// keeps nobody else from being asked.
+func (l *link) admitAsk(key string, a *asking) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asking[key] != nil || len(l.asking) >= 2*maxServerAsks {
+		return false
+	}
+	live, counts := 0, map[any]int{}
+	for _, other := range l.asking {
+		if !other.gone {
+			live++
+			counts[other.client]++
+		}
+	}
+	if counts[a.client] >= maxClientAsks || live >= maxServerAsks {
+		from := a.client
+		for client, n := range counts {
+			if counts[a.client] < maxClientAsks && n > counts[from] {
+				from = client
+			}
+		}
+		l.oldest(from).giveWay()
+	}
+	l.asking[key] = a
+	return true
+}
+
+// oldest is the request that waits longest for a client, which has one. l.mu is held.
+func (l *link) oldest(client any) *asking {
+	var found *asking
+	for _, a := range l.asking {
+		if !a.gone && a.client == client && (found == nil || a.since.Before(found.since)) {
+			found = a
+		}
+	}
+	return found
+}
+
+func (a *asking) giveWay() {
+	a.gone = true
+	a.cancel(errGaveWay)
+}
+
+func (l *link) forgetAsk(key string, a *asking) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asking[key] == a {
+		delete(l.asking, key)
+	}
+}
