@@ -96,7 +96,7 @@ func TestOwnStateHasSockets(t *testing.T) {
 
 func BenchmarkForeignHomes(b *testing.B) {
 	top := b.TempDir()
-	for _, n := range strings.Fields("src docs test internal cmd build .git .github node_modules examples") {
+	for n := range strings.FieldsSeq("src docs test internal cmd build .git .github node_modules examples") {
 		grow(b, top, n+"/", n+".txt")
 	}
 	for b.Loop() {
