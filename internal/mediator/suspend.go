@@ -43,6 +43,32 @@ type suspension struct {
 	timer *time.Timer
 }
 
+// A guest is a client at a server.
+type guest struct {
+	who string // what its transport knows it by
+	s   *server
+}
+
+// waits counts in a question of c's server that c's client has not answered yet, until
+// done. A call that waits for its client keeps its place at the server: half of the places
+// of a server, or one, is what one client may keep in this way.
+func (m *Mediator) waits(c *call) (done func(), err error) {
+	at := guest{c.f.who, c.s}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting[at] >= max(1, cap(c.s.slots)/2) {
+		return nil, errSuspended
+	}
+	m.waiting[at]++
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.waiting[at]--; m.waiting[at] == 0 {
+			delete(m.waiting, at)
+		}
+	}, nil
+}
+
 var (
 	errSuspended = errors.New("too many calls wait for their client")
 	errExpired   = errors.New("the client did not come back with what it was asked for")

@@ -108,6 +108,61 @@ func TestD21ManySuspended(t *testing.T) {
 	}
 }
 
+// asksEach is a server with sessions that asks on every call of a tool, and answers it with
+// what it was told, refusals too; those of the other tool it answers at once.
+func asksEach(p *fakeProcess) {
+	p.open(`{"name":"a"},{"name":"b"}`)
+	for line := p.hear(); line != ""; line = p.hear() {
+		var m struct {
+			ID            json.RawMessage
+			Method        string
+			Params        struct{ Name string }
+			Result, Error json.RawMessage
+		}
+		if json.Unmarshal([]byte(line), &m) != nil {
+			return
+		}
+		switch said, _ := json.Marshal(string(m.Result) + string(m.Error)); {
+		case m.Method == "tools/call" && m.Params.Name == "a":
+			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%s","method":"elicitation/create","params":{"message":"age?"}}`, m.ID))
+		case m.Method == "tools/call":
+			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID))
+		case m.Method == "":
+			p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, strings.Trim(string(m.ID), `"q`), said))
+		}
+	}
+}
+
+// TestSuspendedFillNoServer: of the places of a server, a client that does not answer what
+// it is asked keeps half at most. The call that would keep one more goes on without an
+// answer, and calls of others are served.
+func TestSuspendedFillNoServer(t *testing.T) {
+	d := deciding("tools/list fs.asks/list allow\ntools/call fs.elicitation/create allow")
+	c := converse(t, d, map[string][]fakeServer{"fs": {asksEach}}, func(o *Options) { o.MayAsk, o.InFlight = []string{askElicitation}, 4 })
+	c.send(`{"jsonrpc":"2.0","id":"open","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}`)
+	c.receive()
+	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	var first string
+	for id := range 2 {
+		if first = c.ask(callLine(fmt.Sprint(id), "a", "{}"), "elicitation/create", "age?"); t.Failed() {
+			return
+		}
+	}
+	for id := 10; id < 15; id++ {
+		c.ask(callLine(fmt.Sprint(id), "a", "{}"), fmt.Sprintf(`"id":%d`, id), errSuspended.Error())
+		if t.Failed() {
+			return
+		}
+		c.ask(callLine(fmt.Sprint(id), "b", "{}"), fmt.Sprintf(`"id":%d`, id), `"content":[]`)
+	}
+	var asked struct{ ID string }
+	if err := json.Unmarshal([]byte(first), &asked); err != nil {
+		t.Fatal(err)
+	}
+	c.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"result":{"action":"decline"}}`, asked.ID), "decline")
+	c.ask(callLine("20", "a", "{}"), "elicitation/create") // there is room again
+}
+
 // TestSealProperty: a state opens for its client, its request and its time, and for
 // nothing else; whatever is changed in it, it does not.
 func TestSealProperty(t *testing.T) {
