@@ -138,6 +138,9 @@ func (c *serverConn) greet(h header) error {
 	c.greeted = true
 	_ = c.out.nc.SetReadDeadline(time.Time{}) // a connection on which this fails is closed
 	hello := Hello{Version: Version, Program: c.server.opts.Program, PID: os.Getpid(), Home: c.server.opts.Home}
+	if c.caller.Guest {
+		hello.PID, hello.Home = 0, "" // nothing of these is for another user
+	}
 	return c.send(header{ID: h.ID}, hello, nil)
 }
 

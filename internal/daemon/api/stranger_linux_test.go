@@ -81,11 +81,14 @@ func TestGuest(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	h := newFake()
-	s := NewServer(h, ServerOptions{Guests: func(uid uint32) bool { return uid == 65534 }})
+	s := NewServer(h, ServerOptions{Home: "/h", Guests: func(uid uint32) bool { return uid == 65534 }})
 	go func() { served <- s.Serve(ctx, l) }()
 	c, err := Connect(ctx, Options{Dial: func(context.Context) (net.Conn, error) { return dialAs(65534, path) }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if told := c.Hello(); told.Home != "" || told.PID != 0 {
+		t.Errorf("a guest is told %+v", told)
 	}
 	qs, err := c.Questions(ctx)
 	if err != nil || len(qs) == 0 {

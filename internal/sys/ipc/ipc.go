@@ -23,6 +23,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // A Listener is a listening Unix socket. Its Accept returns connections that
@@ -82,9 +83,12 @@ func (k *Lock) Listen(path string) (*Listener, error) {
 }
 
 // ListenForOthers is [Listen] on a socket that every user can connect to who can enter
-// its directory, which must be there. Who accepts asks [PeerOf] which user that is.
+// its directory, which must be there. Only this user and root may be able to put another
+// directory or socket in the place of one on the way to it: that it is theirs, and not
+// writable for others, is checked from / down, through links. Who accepts asks [PeerOf]
+// which user that is.
 func ListenForOthers(path string) (*Listener, error) {
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+	if err := checkWay(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}
 	l, err := Listen(path)
@@ -110,6 +114,50 @@ func checkDir(dir string) error {
 		return fmt.Errorf("others may write to %s (mode %04o; run chmod go-w)", dir, fi.Mode().Perm())
 	}
 	return nil
+}
+
+// maxLinks is how many links a way has at most, as in the kernel.
+const maxLinks = 40
+
+// checkWay refuses an absolute dir if others could replace it, or a directory or link on
+// the way to it: what is in a directory with the sticky bit only its owner can.
+func checkWay(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("%s is no absolute path", dir)
+	}
+	at, rest, links := dir, []string(nil), 0
+	for at != filepath.Dir(at) {
+		rest = append([]string{filepath.Base(at)}, rest...)
+		at = filepath.Dir(at)
+	}
+	root := at
+	for ; ; rest = rest[1:] {
+		fi, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		link := fi.Mode().Type() == fs.ModeSymlink
+		if uid, ok := fileOwner(fi); ok && uid != 0 && uid != os.Geteuid() {
+			return fmt.Errorf("%s belongs to another user (%d), who could replace what is in it", at, uid)
+		}
+		if checksMode && !link && fi.Mode().Perm()&0o022 != 0 && fi.Mode()&fs.ModeSticky == 0 {
+			return fmt.Errorf("others may write to %s (mode %04o; run chmod go-w)", at, fi.Mode().Perm())
+		}
+		if link {
+			target, err := os.Readlink(at)
+			if links++; err != nil || links > maxLinks {
+				return errors.Join(fmt.Errorf("following the link %s", at), err)
+			}
+			rest = append(strings.Split(target, "/"), rest...)
+			if at = filepath.Dir(at); filepath.IsAbs(target) {
+				at = root
+			}
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		at = filepath.Join(at, rest[0])
+	}
 }
 
 // removeStale removes a socket at path that nobody can be listening on, because

@@ -22,3 +22,12 @@ func lockFile(f *os.File) error {
 	}
 	return err
 }
+
+// fileOwner is the user whose a file is.
+func fileOwner(fi os.FileInfo) (uid int, ok bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(st.Uid), true
+}
