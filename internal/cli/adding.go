@@ -121,7 +121,7 @@ func (x *examiner) add(ctx context.Context, all []*candidate, replace bool) erro
 func (x *examiner) admit(ctx context.Context, all []*candidate, list []byte) error {
 	err := with(ctx, connect, func(e *api.Client) error {
 		for _, c := range all {
-			if err := e.Admit(ctx, api.AdmitRequest{Server: c.Name}, c.list); err != nil {
+			if err := e.Admit(ctx, api.AdmitRequest{Server: c.Name, Program: c.program}, c.list); err != nil {
 				return answerError(err)
 			}
 		}

@@ -208,3 +208,24 @@ func TestD6TrustShowsAll(t *testing.T) {
 		t.Errorf("a long one:\n%s", out)
 	}
 }
+
+// TestAddPinsTheProgram: what was looked at is what is started, by "servers test" too.
+func TestAddPinsTheProgram(t *testing.T) {
+	p := newPlace(t)
+	script := p.write("bin/own", "#!/bin/sh\nexec "+os.Args[0]+" server filesystem --root \""+filepath.Join(p.dir, "work")+"\"\n")
+	if err := os.Chmod(script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	add := []string{"mcp", "add", "own", "--annotations", "filesystem", "--yes", "--path", filepath.Dir(os.Args[0]), "-w", filepath.Join(p.dir, "work"), "--", script}
+	p.ends(codeDone, add...)
+	p.ends(codeDone, "servers", "test", "own")
+	if out := p.ends(codeFailed, add...); !strings.Contains(out, "has a server own") || strings.Contains(out, "was asked") {
+		t.Errorf("a name that is taken:\n%s", out)
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out := p.ends(codeFailed, "servers", "test", "own"); !strings.Contains(out, "not the one that was approved") {
+		t.Errorf("after a change:\n%s", out)
+	}
+}

@@ -33,8 +33,9 @@ type candidate struct {
 	Tools       []offered       `json:"tools"`
 	Secrets     []string        `json:"secrets,omitempty"` // names of values that stand in the entry
 
-	draft policy.Annotation
-	list  []byte
+	draft   policy.Annotation
+	list    []byte
+	program []string // what its program is known by
 }
 
 // An offered tool is one that a candidate lists.
@@ -54,6 +55,7 @@ type examiner struct {
 	log       *slog.Logger
 	judge     *daemon.Evaluator
 	known     map[string]*policy.Annotation
+	shipped   map[string]*policy.Annotation
 }
 
 func newExaminer(s *streams, file, workspace, policyDir string) (*examiner, error) {
@@ -75,8 +77,12 @@ func newExaminer(s *streams, file, workspace, policyDir string) (*examiner, erro
 	if err != nil {
 		return nil, err
 	}
+	shipped, err := policy.Shipped()
+	if err != nil {
+		return nil, err
+	}
 	return &examiner{
-		s: s, file: file, workspace: boxes.Workspace, boxes: boxes, judge: judge, known: known,
+		s: s, file: file, workspace: boxes.Workspace, boxes: boxes, judge: judge, known: known, shipped: shipped,
 		log: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, nil
 }
@@ -102,6 +108,9 @@ func (x *examiner) examine(ctx context.Context, name string, raw []byte) (*candi
 			return nil, err
 		}
 	}
+	if c.program, err = boxes.Identity(server); err != nil {
+		return nil, err
+	}
 	if err := x.annotate(c, server, argv); err != nil {
 		return nil, err
 	}
@@ -125,13 +134,19 @@ func parseEntry(name string, raw []byte) (mediator.Server, error) {
 }
 
 // annotate finds what says what the tools of c do, or drafts it.
-func (x *examiner) annotate(c *candidate, server mediator.Server, argv []string) error {
+func (x *examiner) annotate(c *candidate, server mediator.Server, argv []string) (err error) {
 	c.Annotations = server.Ringfence.Annotations
 	if c.Annotations == "" {
 		c.Annotations = server.Ringfence.Builtin
 	}
 	if c.Annotations == "" {
 		c.Annotations = daemon.AnnotationsOf(argv, x.known)
+	}
+	if c.Annotations == "" && x.known[c.Name] != nil && x.shipped[c.Name] == nil {
+		c.Annotations = c.Name // reviewed for a server of this name before
+		if c.Entry, err = withAnnotations(c.Entry, c.Name); err != nil {
+			return err
+		}
 	}
 	if a := x.known[c.Annotations]; a != nil {
 		c.draft = *a
@@ -140,7 +155,6 @@ func (x *examiner) annotate(c *candidate, server mediator.Server, argv []string)
 	if c.Annotations != "" {
 		return &exitError{code: codeUsage, err: fmt.Errorf("server %s names annotations %q, which do not exist", c.Name, c.Annotations)}
 	}
-	var err error
 	if c.draft, c.Doubts, err = draft.Draft(c.Name, c.list); err != nil {
 		return err
 	}
@@ -190,7 +204,7 @@ func (x *examiner) tools(c *candidate) error {
 			o.Effects = kindsOf(t)
 			o.Verdict = x.verdict(c, name, o.Effects)
 		}
-		o.Remarks = daemon.Remarks(def.Raw)
+		o.Remarks = daemon.Remarks(name, def.Raw)
 		c.Tools = append(c.Tools, o)
 	}
 	slices.SortFunc(c.Tools, func(a, b offered) int { return strings.Compare(a.Name, b.Name) })

@@ -144,6 +144,9 @@ func runAdd(ctx context.Context, s *streams, f addFlags, name string, entry []by
 	if err != nil {
 		return err
 	}
+	if !f.force && x.listed(name) {
+		return &exitError{code: codeFailed, err: fmt.Errorf("%s has a server %s", file, name), hint: "--force replaces it"}
+	}
 	c, err := x.examine(ctx, name, entry)
 	if err != nil {
 		return err

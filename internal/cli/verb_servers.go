@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/daemon"
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/control"
 	"ringfence/internal/sandbox"
@@ -317,7 +318,19 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 	boxes.Record = func(context.Context, string, sandbox.Report) error { return nil }
 	all := []testedServer{}
 	works := true
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return err
+	}
+	boxes.Blocked = map[string]string{}
 	for _, server := range servers {
+		lines, err := boxes.Identity(server)
+		if err == nil {
+			err = daemon.CheckProgram(home, server.Name, lines)
+		}
+		if err != nil {
+			boxes.Blocked[server.Name] = err.Error()
+		}
 		t := mediator.Try(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: slog.New(slog.DiscardHandler)}, server)
 		all = append(all, tested(t))
 		works = works && t.Error == ""

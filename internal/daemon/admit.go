@@ -18,11 +18,12 @@ import (
 const entryAdmit = "admit"
 
 type admitEntry struct {
-	Server string            `json:"server,omitempty"`
-	Tools  map[string]string `json:"tools,omitempty"` // hash of the definition, by name
-	File   string            `json:"file,omitempty"`
-	Sum    string            `json:"sum,omitempty"`
-	By     string            `json:"by"`
+	Server  string            `json:"server,omitempty"`
+	Tools   map[string]string `json:"tools,omitempty"`   // hash of the definition, by name
+	Program string            `json:"program,omitempty"` // hash of what its program is known by
+	File    string            `json:"file,omitempty"`
+	Sum     string            `json:"sum,omitempty"`
+	By      string            `json:"by"`
 }
 
 // Admit approves what a person was shown, after recording that they want it.
@@ -33,11 +34,17 @@ func (e *Engine) Admit(ctx context.Context, c api.Caller, r api.AdmitRequest, to
 	}
 	entry := admitEntry{Server: r.Server, File: r.File, Sum: r.Sum, By: person(who, true)}
 	defs, err := listed(r.Server, tools)
+	if err == nil && r.Server != "" {
+		err = checkProgram(api.ServerInfo{Name: r.Server, Program: r.Program})
+	}
 	if err == nil && r.File != "" {
 		err = checkSum(r.File, r.Sum)
 	}
 	if err != nil {
 		return api.Errorf(api.CodeBadRequest, "admitting: %v", err)
+	}
+	if len(r.Program) > 0 {
+		entry.Program = programOf(r.Program).Hash
 	}
 	for _, d := range defs {
 		if entry.Tools == nil {
@@ -50,6 +57,11 @@ func (e *Engine) Admit(ctx context.Context, c api.Caller, r api.AdmitRequest, to
 	}
 	if err := e.pins.admit(r.Server, defs); err != nil {
 		return err
+	}
+	if d := programOf(r.Program); len(r.Program) > 0 && e.pins.program(r.Server, d.Hash) != gate.PinApproved {
+		if err := e.pins.keep(r.Server, d, true); err != nil {
+			return err
+		}
 	}
 	if r.File == "" {
 		return nil

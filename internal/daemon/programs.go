@@ -11,6 +11,7 @@ import (
 
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/gate"
+	"ringfence/internal/sys/paths"
 )
 
 // Bounds of what a program is known by.
@@ -100,6 +101,10 @@ func (p *pins) keep(server string, d pinned, approve bool) error {
 	switch {
 	case approve:
 		r.Approved = append(slices.Clip(r.Approved), d)
+		r.Rejected = slices.DeleteFunc(slices.Clone(r.Rejected), func(h string) bool { return h == d.Hash })
+		if r.Seen != nil && r.Seen.Hash == d.Hash {
+			r.Seen = nil
+		}
 	case r.status(d.Hash) == gate.PinRejected || r.Seen != nil && r.Seen.Hash == d.Hash:
 		return nil
 	default:
@@ -108,4 +113,22 @@ func (p *pins) keep(server string, d pinned, approve bool) error {
 	next := maps.Clone(p.file.Tools)
 	next[server] = r
 	return p.put(next)
+}
+
+// CheckProgram returns an error if a server must not be started from what it would be: what
+// a session would block it for. It needs no engine and approves nothing.
+func CheckProgram(home, server string, lines []string) error {
+	p, err := openPins(paths.PinsFile(home))
+	if err != nil {
+		return err
+	}
+	if len(lines) == 0 && !p.hasProgram(server) {
+		return nil
+	}
+	switch p.program(server, programOf(lines).Hash) {
+	case gate.PinApproved, gate.PinProposed:
+		return nil
+	default:
+		return fmt.Errorf("its program is not the one that was approved, so it is not started; look at the difference with `ringfence tools review %s`, once a client has connected", server)
+	}
 }

@@ -16,6 +16,9 @@ const maxRemark = 320
 // print: what plants instructions, and names that can be taken for this one. tools is
 // all that this home knows.
 func remarksOn(tools map[string]pinRecord, server, tool, definition string) []string {
+	if tool == "" {
+		return nil // the program of a server: its lines say all
+	}
 	var alike, others []string
 	form := likeness(tool)
 	for _, name := range names(tools) {
@@ -52,7 +55,7 @@ func remarksOn(tools map[string]pinRecord, server, tool, definition string) []st
 
 // Remarks says what a person should look at in a definition of a tool that no home knows
 // yet, safe to print.
-func Remarks(def []byte) []string { return remarksOn(nil, "", "", string(def)) }
+func Remarks(tool string, def []byte) []string { return remarksOn(nil, "", tool, string(def)) }
 
 // likeness is the same for names that are easily taken for one another: which differ in
 // case, in what separates words, or in characters that look the same.

@@ -117,8 +117,13 @@ func TestD3ProgramOfARestart(t *testing.T) {
 		before, now []string
 		want        bool
 	}{
-		{nil, nil, true}, {lines, lines, true}, {lines, nil, false}, {nil, lines, false},
-		{nil, fetched, true}, {fetched, nil, true}, {fetched, []string{"sha256:2 /c/s/npm/_npx/0/node_modules/.package-lock.json"}, false},
+		{nil, nil, true},
+		{lines, lines, true},
+		{lines, nil, false},
+		{nil, lines, false},
+		{nil, fetched, true},
+		{fetched, nil, true},
+		{fetched, []string{"sha256:2 /c/s/npm/_npx/0/node_modules/.package-lock.json"}, false},
 	} {
 		if got := SameProgram(c.before, c.now); got != c.want {
 			t.Errorf("%q and %q: %v", c.before, c.now, got)

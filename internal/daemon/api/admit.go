@@ -7,8 +7,10 @@ import "context"
 // if Server is set.
 type AdmitRequest struct {
 	Server string `json:"server,omitempty"` // whose tools are approved as they are in the list
-	File   string `json:"file,omitempty"`   // a list of servers, absolute
-	Sum    string `json:"sum,omitempty"`    // SHA-256 of File as it was shown, in hex
+	// Program is what the program of Server is known by, a line for each file.
+	Program []string `json:"program,omitempty"`
+	File    string   `json:"file,omitempty"` // a list of servers, absolute
+	Sum     string   `json:"sum,omitempty"`  // SHA-256 of File as it was shown, in hex
 }
 
 // Admit puts on record that the person whose process this is admits what r says, and
