@@ -86,13 +86,13 @@ func TestR5(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.SampledFrom([]string{"1", "-7.50", "1e3", `"x"`, `"\u00e9\/"`, "123456789012345678901234567890"}).Draw(t, "id")
 		token := rapid.SampledFrom([]string{"", "5", `"t\u0041"`}).Draw(t, "token")
-		args, extra := object(t, 3, false), value(t, 2, false)
-		parts := []string{`"name":%s`, `"arguments" :` + strings.ReplaceAll(args, "%", "%%"), `"x":` + strings.ReplaceAll(extra, "%", "%%")}
+		args, note := object(t, 3, false), text(t, false)
+		parts := []string{`"name":%s`, `"arguments" :` + strings.ReplaceAll(args, "%", "%%")}
 		if token != "" {
-			parts = append(parts, `"_meta": {"k":`+strings.ReplaceAll(extra, "%", "%%")+`, "progressToken":%s}`)
+			parts = append(parts, `"_meta": {"baggage":`+strings.ReplaceAll(note, "%", "%%")+`, "progressToken":%s}`)
 		}
 		params := strings.Join(rapid.Permutation(parts).Draw(t, "params"), space(t)+","+space(t))
-		envelope := rapid.Permutation([]string{`"jsonrpc":"2.0"`, `"id":ID`, `"method":"tools/call"`, `"params":{PARAMS}`, `"extra":` + extra}).Draw(t, "envelope")
+		envelope := rapid.Permutation([]string{`"jsonrpc":"2.0"`, `"id":ID`, `"method":"tools/call"`, `"params":{PARAMS}`}).Draw(t, "envelope")
 		write := func(name, id, token string) string {
 			p := params
 			for range 2 { // in whichever order they come

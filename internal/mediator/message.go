@@ -246,8 +246,19 @@ func within(raw []byte, s span, known []string) ([]strictjson.Member, error) {
 	return members, unambiguous(members, known)
 }
 
-// toServer returns the line of a call as the server gets it.
+// toServer returns the line of a call as the server gets it: without what is not decided.
 func (p callParts) toServer(m message, id int64, tool string, arguments []byte) ([]byte, error) {
+	left, err := m.only(callNames)
+	if err != nil {
+		return nil, err
+	}
+	if &left.raw[0] != &m.raw[0] {
+		always := p.always
+		if p, err = readCall(left); err != nil {
+			return nil, err
+		}
+		m, p.always = left, always
+	}
 	number := strconv.AppendInt(nil, id, 10)
 	name, err := strictjson.Quote(tool)
 	if err != nil {

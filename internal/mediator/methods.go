@@ -30,7 +30,8 @@ type method struct {
 	eras  eras
 	place place
 	// known are the members of params that are decided on, and that reach the server as
-	// the ticket says. Others pass as they are, and none that differs from these in case.
+	// the ticket says. Others are left out ([message.only]), and one that differs from these
+	// in case is refused.
 	known []string
 	// needs points to what a server must have declared to be asked; "" asks any.
 	needs string

@@ -228,8 +228,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// FuzzParams: what is spliced into a request for a server is what was decided, and all else
-// stays.
+// FuzzParams: what is spliced into a request for a server is what was decided, and nothing
+// else is there (D4).
 func FuzzParams(f *testing.F) {
 	f.Add(`{"uri":"x:1","_meta":{"progressToken":"t","k":[1]},"z":{"uri":2}}`, `{"uri":"y:2"}`)
 	f.Add(`{"_meta":{},"uri":"x"}`, `{"uri":"x","level":"debug"}`)
@@ -264,14 +264,10 @@ func FuzzParams(f *testing.F) {
 				t.Fatalf("%s is not in %s", args, line)
 			}
 		}
-		in, _ := strictjson.Members(m.params.of(m.raw), strictjson.Limits{})
-		for _, v := range in {
-			if v.Name == "uri" || v.Name == "level" || v.Name == "_meta" {
-				continue
-			}
-			got, ok, err := strictjson.Find(out.params.of(out.raw), "/"+strictjson.Escape(v.Name))
-			if err != nil || !ok || string(got.Raw) != string(m.params.of(m.raw)[v.Start:v.End]) {
-				t.Fatalf("%q changed on the way: %s", v.Name, line)
+		all, _ := strictjson.Members(out.params.of(out.raw), strictjson.Limits{})
+		for _, v := range all {
+			if v.Name != "uri" && v.Name != "level" && v.Name != "_meta" {
+				t.Fatalf("%q reaches the server: %s", v.Name, line)
 			}
 		}
 	})

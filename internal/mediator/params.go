@@ -12,6 +12,7 @@ import (
 
 // params are where the parts of a request that is no call of a tool are in its line.
 type params struct {
+	row         method
 	at          span
 	known       []param // in the order of the line
 	meta, token span
@@ -26,7 +27,7 @@ type param struct {
 
 // readParams finds the parts of a request that readClient accepted.
 func readParams(m message, row method) (params, error) {
-	p := params{at: m.params}
+	p := params{row: row, at: m.params}
 	if !m.params.ok() {
 		return p, errors.New("params are missing")
 	}
@@ -90,8 +91,19 @@ func (p *params) decided(m message) []byte {
 }
 
 // toServer returns the line of the request as the server gets it, with args, an object of
-// known members, in place of those that are written.
+// known members, in place of those that are written, and without what is not decided.
 func (p *params) toServer(m message, id int64, args []byte) ([]byte, error) {
+	left, err := m.only(p.row.known)
+	if err != nil {
+		return nil, err
+	}
+	if &left.raw[0] != &m.raw[0] {
+		q, err := readParams(left, p.row)
+		if err != nil {
+			return nil, err
+		}
+		m, p = left, &q
+	}
 	number := strconv.AppendInt(nil, id, 10)
 	edits := []strictjson.Edit{
 		{Start: m.idAt.start, End: m.idAt.end, New: number},
@@ -145,9 +157,9 @@ func (m message) without(name string) (message, error) {
 	return m.edited(cut)
 }
 
-// edited returns m with an edit of its line.
-func (m message) edited(e strictjson.Edit) (message, error) {
-	line, err := strictjson.Splice(m.raw, []strictjson.Edit{e})
+// edited returns m with edits of its line.
+func (m message) edited(edits ...strictjson.Edit) (message, error) {
+	line, err := strictjson.Splice(m.raw, edits)
 	if err != nil {
 		return message{}, err
 	}
