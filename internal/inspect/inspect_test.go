@@ -241,3 +241,21 @@ func BenchmarkScan1M(b *testing.B) {
 		})
 	}
 }
+
+// TestD14Scrub: only registered secrets are taken out, behind escapes too.
+func TestD14Scrub(t *testing.T) {
+	in, err := New([]Secret{{Name: "key", Value: []byte("hunter2-hunter2")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const token = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	for content, want := range map[string]string{
+		`{"a":"` + token + `"}`:                      `{"a":"` + token + `"}`,
+		`{"a":"\u0068unter2-hunter2 ` + token + `"}`: `{"a":"[redacted:key] ` + token + `"}`,
+		`no hunter2-hunter2`:                         `no [redacted:key]`,
+	} {
+		if got := string(in.Scrub([]byte(content))); got != want {
+			t.Errorf("%s becomes %s, want %s", content, got, want)
+		}
+	}
+}

@@ -250,9 +250,9 @@ func (s *server) incarnate() (*link, error) {
 	l := newLink(s.cfg, s.o.Commander, p, s.o.MaxResult, log, s.refresh, s.heard, s.lone)
 	l.meter, l.declares, l.mayAsk, l.first = &s.meter, s.m.declares(), s.o.MayAsk, s.m.prefers()
 	if err := s.prepare(ctx, l, p.Report); err != nil {
-		tail := l.err.String()
+		tail := l.told()
 		l.stop(s.o.StopGrace)
-		log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.String("stderr", orElse(l.err.String(), tail)))
+		log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.String("stderr", orElse(l.told(), tail)))
 		return nil, err
 	}
 	return l, nil

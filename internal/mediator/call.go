@@ -311,6 +311,9 @@ func (c *call) failed(t act.Ticket, err error, note string) []byte {
 // nothing says, to the model and to programs, why there is no result: as the result of
 // a tool, or as an error of any other request.
 func (c *call) nothing(code string, t act.Ticket, text string) []byte {
+	if c.s != nil { // a transport may quote what the server said
+		text = string(c.s.cfg.scrubbed([]byte(text)))
+	}
 	rules := t.Rules
 	if rules == nil {
 		rules = []string{}

@@ -43,7 +43,7 @@ func (o Options) definitions(ctx context.Context, s Server, era known) (list []b
 	l.stop(o.StopGrace)
 	if err != nil {
 		o.Log.WarnContext(ctx, "server did not list its tools",
-			slog.String("server", s.Name), slog.String("stderr", l.err.String()))
+			slog.String("server", s.Name), slog.String("stderr", l.told()))
 		return nil, p.Report, fmt.Errorf("asking server %s for its tools: %w", s.Name, err)
 	}
 	return list, p.Report, nil

@@ -24,6 +24,8 @@ type link struct {
 	max  int
 	err  ring // the end of its standard error
 
+	scrubbed func([]byte) []byte // takes secrets of entries out of what it wrote
+
 	changed func()                   // the server says that its tools changed
 	lone    func() *flight           // whom it may ask while no request is under way; nil is nobody
 	said    func(l *link, m message) // any other notification but progress; nil drops them
@@ -112,7 +114,7 @@ func (a answer) read() (answer, error) {
 
 func newLink(s Server, run Commander, p *Process, limit int, log *slog.Logger, changed func(), said func(*link, message), lone func() *flight) *link {
 	l := &link{
-		lone: lone,
+		lone: lone, scrubbed: s.scrubbed,
 		name: s.Name, proc: p, out: newOutbox(p.Stdin, 64), log: log, max: limit, changed: changed, said: said,
 		err: ring{max: maxStderr}, down: make(chan struct{}), gone: make(chan struct{}), pending: map[int64]*flight{},
 		asking: map[string]*asking{},
@@ -145,7 +147,7 @@ func (l *link) reap(streams *sync.WaitGroup) {
 	streams.Wait()
 	late.Stop()
 	l.fail(errors.New(text))
-	l.log.Info("server ended", slog.String("server", l.name), slog.Any("err", err), slog.String("stderr", l.err.String()))
+	l.log.Info("server ended", slog.String("server", l.name), slog.Any("err", err), slog.String("stderr", l.told()))
 	_ = l.proc.Stdout.Close()
 	_ = l.proc.Stderr.Close()
 	_ = l.proc.Stdin.Close()
@@ -373,10 +375,14 @@ func (l *link) hungUp() {
 	})
 }
 
+// told is the end of what it wrote to standard error, for people.
+func (l *link) told() string { return string(l.scrubbed([]byte(l.err.String()))) }
+
 // take handles one line. Lines that are no JSON objects, and objects that do not
 // claim to be JSON-RPC, are noise that a program prints by mistake; what starts
 // like a message and is none is an error.
 func (l *link) take(line []byte) (ok bool, err error) {
+	line = l.scrubbed(line)
 	text := bytes.TrimLeft(line, " \t\r")
 	if len(text) == 0 {
 		return true, nil

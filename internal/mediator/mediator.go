@@ -185,7 +185,12 @@ func New(o Options) (*Mediator, error) {
 	if m.seals, err = newSeals(); err != nil {
 		return nil, fmt.Errorf("making mediator: %w", err)
 	}
+	known, err := secretsOf(o.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("making mediator: %w", err)
+	}
 	for _, cfg := range o.Servers {
+		cfg.known = known
 		if err := CheckName(cfg.Name); err != nil {
 			return nil, fmt.Errorf("making mediator: %w", err)
 		}

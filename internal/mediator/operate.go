@@ -105,7 +105,7 @@ func (m *Mediator) Log(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.log.String(), nil
+	return string(s.cfg.scrubbed([]byte(s.log.String()))), nil
 }
 
 var errRestarted = errors.New("it is restarted because a person wants it")

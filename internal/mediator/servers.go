@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/inspect"
 	"ringfence/internal/sandbox"
 )
 
@@ -26,7 +27,9 @@ type Server struct {
 	Ringfence Settings
 	Written   Written
 
-	places map[string]string // see [Server.Place]
+	places  map[string]string // see [Server.Place]
+	secrets []inspect.Secret  // what of this entry an agent must not read back
+	known   *inspect.Inspector
 }
 
 // Place is where "command", "builtin", "annotations" or "paths" stands in the file that the entry
@@ -155,6 +158,7 @@ type serversReader struct {
 	src      []byte
 	lookup   func(string) (string, bool)
 	warnings []string
+	secrets  []inspect.Secret // of the entry that is read
 }
 
 // place is "line:column" of an offset, both from 1.
@@ -219,11 +223,13 @@ func (r *serversReader) entry(e strictjson.Member) (Server, bool, error) {
 			return s, false, err
 		}
 	}
+	r.secrets = nil
 	for _, m := range members {
 		if err := r.member(&s, m); err != nil {
 			return s, false, err
 		}
 	}
+	s.secrets = r.secrets
 	return s, true, r.consistent(s, e, members)
 }
 
@@ -407,6 +413,7 @@ func (r *serversReader) env(of strictjson.Member) (map[string]string, error) {
 		if env[m.Name], err = r.expanded(m); err != nil {
 			return nil, err
 		}
+		r.secret(m.Name, env[m.Name], true)
 	}
 	return env, nil
 }
@@ -440,6 +447,7 @@ func (r *serversReader) expanded(m strictjson.Member) (string, error) {
 		if !set {
 			value = otherwise
 		}
+		r.secret(name, value, false)
 		b.WriteString(value)
 		rest = behind
 	}

@@ -98,7 +98,7 @@ var ownHeaders = []string{
 	"Last-Event-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// secretWords are parts of names of headers that carry secrets.
+// secretWords are parts of names of headers and variables that carry secrets.
 var secretWords = []string{"auth", "cookie", "credential", "key", "pass", "secret", "session", "signature", "token"}
 
 // headers returns the headers of an entry. What may be a secret stands there by
@@ -124,13 +124,13 @@ func (r *serversReader) headers(of strictjson.Member) (map[string]string, error)
 		if err != nil {
 			return nil, err
 		}
-		secret := func(word string) bool { return strings.Contains(strings.ToLower(name), word) }
-		if slices.ContainsFunc(secretWords, secret) && !strings.Contains(written, "${") {
+		if named(name) && !strings.Contains(written, "${") {
 			return nil, r.fail(m.Start, `the header %s may hold a secret: write it by reference, as "${NAME}", and set that variable`, clip(m.Name))
 		}
 		if all[name], err = r.expanded(m); err != nil {
 			return nil, err
 		}
+		r.secret(name, all[name], true)
 		if !isFieldValue(all[name]) {
 			return nil, r.fail(m.Start, "the header %s holds what no header can", clip(m.Name))
 		}
