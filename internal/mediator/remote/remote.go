@@ -18,7 +18,7 @@
 //	    fields, the time of the farewell. What takes long is ended by who waits for it.
 //	H4  In the answer to one request, no other request is answered.
 //	H5  Values of configured headers are in the requests to this server and nowhere
-//	    else. The end of a Process says nothing in words of the server.
+//	    else; what the server sends back of them, package mediator takes out. The end of a Process says nothing in words of the server.
 package remote
 
 import (
