@@ -100,6 +100,17 @@ type Ticket struct {
 	Effects []Effect `json:"effects,omitempty"`
 	Bytes   []byte   `json:"-"` // what to dispatch in place of Args
 	Filter  Filter   `json:"filter,omitzero"`
+	// Lend is what the owner of the decision lends for this request alone. It is never
+	// in an entry of the ledger, a log or a message to an agent.
+	Lend []Loan `json:"-"`
+}
+
+// A Loan is a secret that goes out with one request in place of its sentinel, which is
+// what the box has.
+type Loan struct {
+	Name     string // of the secret, as the resource of a use-secret effect
+	Sentinel string // the text that stands for it in the box
+	Value    string
 }
 
 // A Code says, for machines, why a ticket denies.
@@ -125,15 +136,21 @@ const (
 )
 
 // A Filter is data that says what a stream must be piped through. The zero
-// Filter passes everything.
+// Filter leaves nothing of a tree out, and lets no stream pass unread.
 type Filter struct {
 	LeaveOut []string `json:"leave_out,omitempty"` // resources beneath the root of a tree effect that must not appear
+	// Tunnel lets a connection pass as it is. Without it, TLS is opened, and each request
+	// inside is decided: a connect is allowed wherever something inside could be.
+	Tunnel bool `json:"tunnel,omitempty"`
 }
 
 // An Outcome is what happened to a dispatched request.
 type Outcome struct {
 	Body  []byte // the result as received, or empty
 	Error string // why there is no result: the server died, timed out, was cancelled
+	// Labels are those that whoever streamed the result found in it. The session gets
+	// them besides what inspection of Body finds.
+	Labels []Label
 }
 
 // A Reply is what the agent may see of an outcome.

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"ringfence/internal/act"
 	"ringfence/internal/inspect"
@@ -26,7 +27,7 @@ func (g *Gate) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Rep
 		body, reply.Note = g.visible(run, open.Ticket.Tool, o.Body)
 	}
 	found := g.o.Inspect.ScanFrom(body, inspect.Result)
-	labels := run.Session.Add(append(found.Labels, open.Reads...)...)
+	labels := run.Session.Add(slices.Concat(found.Labels, open.Reads, o.Labels)...)
 	_, err := g.append(ctx, false, entry(d, EntryResult, resultEntry{
 		Ticket: t.ID, Size: len(o.Body), Digest: digest(o.Body), Error: g.readable([]byte(o.Error)),
 		Labels: labels, Redacted: len(found.Matches),

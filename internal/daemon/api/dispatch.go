@@ -175,7 +175,7 @@ func finish(r *request, h Handler) (result, error) {
 	if err := r.owned(p.Session); err != nil {
 		return result{}, err
 	}
-	reply, err := h.Finish(r.ctx, r.conn.caller, p.Session, p.Ticket, act.Outcome{Body: r.body, Error: p.Error})
+	reply, err := h.Finish(r.ctx, r.conn.caller, p.Session, p.Ticket, act.Outcome{Body: r.body, Error: p.Error, Labels: p.Labels})
 	if err != nil {
 		return result{}, err
 	}

@@ -104,7 +104,28 @@ func encodeFinish(id uint64, p finishParams) []byte {
 	b = appendField(b, "session", p.Session)
 	b = appendField(b, "ticket", p.Ticket)
 	b = appendField(b, "error", p.Error)
+	b = appendLabels(b, p.Labels)
 	return append(closeList(b, '}'), '}')
+}
+
+// appendLabels appends `"labels":[…],`, or nothing where there are none.
+func appendLabels(b []byte, labels []act.Label) []byte {
+	if len(labels) == 0 {
+		return b
+	}
+	b = append(b, `"labels":[`...)
+	for _, l := range labels {
+		b = append(appendString(b, string(l)), ',')
+	}
+	return append(closeList(b, ']'), ',')
+}
+
+func (c *cursor) labels() (list []act.Label, err error) {
+	names, err := c.strs()
+	for _, l := range names {
+		list = append(list, act.Label(l))
+	}
+	return list, err
 }
 
 func decodeFinish(raw []byte) (p finishParams, err error) {
@@ -117,6 +138,8 @@ func decodeFinish(raw []byte) (p finishParams, err error) {
 			p.Ticket, err = c.str()
 		case "error":
 			p.Error, err = c.str()
+		case "labels":
+			p.Labels, err = c.labels()
 		default:
 			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
 		}
@@ -130,14 +153,7 @@ func encodeReplyTo(r act.Reply) []byte {
 	if len(r.Labels) == 0 && r.Redacted == 0 && r.Note == "" {
 		return []byte("{}")
 	}
-	b := append(make([]byte, 0, 128), '{')
-	if len(r.Labels) > 0 {
-		b = append(b, `"labels":[`...)
-		for _, l := range r.Labels {
-			b = append(appendString(b, string(l)), ',')
-		}
-		b = append(closeList(b, ']'), ',')
-	}
+	b := appendLabels(append(make([]byte, 0, 128), '{'), r.Labels)
 	if r.Redacted != 0 {
 		b = append(strconv.AppendInt(append(b, `"redacted":`...), int64(r.Redacted), 10), ',')
 	}
@@ -152,11 +168,7 @@ func decodeReplyTo(raw []byte) (act.Reply, error) {
 	err := c.only(func(name string) (err error) {
 		switch name {
 		case "labels":
-			var labels []string
-			labels, err = c.strs()
-			for _, l := range labels {
-				r.Labels = append(r.Labels, act.Label(l))
-			}
+			r.Labels, err = c.labels()
 		case "redacted":
 			var n int64
 			n, err = c.number()
@@ -189,11 +201,15 @@ func encodeTicket(t act.Ticket) ([]byte, error) {
 	b = appendStrings(b, "rules", t.Rules)
 	b = appendField(b, "reason", t.Reason)
 	b = appendEffects(b, "effects", t.Effects)
-	if len(t.Filter.LeaveOut) > 0 {
-		b = append(b, `"filter":{`...)
-		b = append(closeList(appendStrings(b, "leave_out", t.Filter.LeaveOut), '}'), ',')
+	if len(t.Filter.LeaveOut) > 0 || t.Filter.Tunnel {
+		b = appendStrings(append(b, `"filter":{`...), "leave_out", t.Filter.LeaveOut)
+		if t.Filter.Tunnel {
+			b = append(b, `"tunnel":true`...)
+		}
+		b = append(closeList(b, '}'), ',')
 	}
-	return closeList(b, '}'), nil
+	b, err := appendLoans(b, t.Lend)
+	return closeList(b, '}'), err
 }
 
 // decodeTicket reads a ticket, all but its Bytes. What it does not understand is
@@ -235,12 +251,18 @@ func (c *cursor) ticketField(t *act.Ticket, name string) (err error) {
 		t.Effects, err = c.effects()
 	case "filter":
 		err = c.object(func(name string) (err error) {
-			if name != "leave_out" {
-				return fmt.Errorf("%w: unknown filter %q", errHeader, name)
+			switch name {
+			case "leave_out":
+				t.Filter.LeaveOut, err = c.strs()
+			case "tunnel":
+				t.Filter.Tunnel, err = c.boolean()
+			default:
+				err = fmt.Errorf("%w: unknown filter %q", errHeader, name)
 			}
-			t.Filter.LeaveOut, err = c.strs()
 			return err
 		})
+	case "lend":
+		t.Lend, err = c.loans()
 	default:
 		err = fmt.Errorf("%w: unknown member %q", errHeader, name)
 	}

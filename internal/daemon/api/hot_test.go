@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -43,7 +44,7 @@ func TestTicketOnWire(t *testing.T) {
 			Verdict: act.Verdict(rapid.IntRange(0, 2).Draw(t, "verdict")), Code: act.Code(text.Draw(t, "code")),
 			Rules: some(rapid.SliceOf(text).Draw(t, "rules")), Reason: text.Draw(t, "reason"),
 			Effects: some(rapid.SliceOfN(anyEffect(), 0, 3).Draw(t, "effects")),
-			Filter:  act.Filter{LeaveOut: some(rapid.SliceOf(text).Draw(t, "leave out"))},
+			Filter:  act.Filter{LeaveOut: some(rapid.SliceOf(text).Draw(t, "leave out")), Tunnel: rapid.Bool().Draw(t, "tunnel")},
 		}
 		raw, err := encodeTicket(want)
 		if err != nil {
@@ -53,8 +54,19 @@ func TestTicketOnWire(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v came back as %+v, %v", want, got, err)
 		}
-		standard, err := json.Marshal(want)
-		if err != nil {
+		lent := want
+		for range rapid.IntRange(0, 2).Draw(t, "loans") {
+			lent.Lend = append(lent.Lend, act.Loan{Name: text.Draw(t, "name"), Sentinel: text.Draw(t, "sentinel"), Value: text.Draw(t, "value")})
+		}
+		if raw, err = encodeTicket(lent); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodeTicket(raw); err != nil || !reflect.DeepEqual(got, lent) {
+			t.Fatalf("%+v came back as %+v, %v", lent, got, err)
+		}
+		raw, err = encodeTicket(want)
+		standard, serr := json.Marshal(lent)
+		if err = errors.Join(err, serr); err != nil {
 			t.Fatal(err)
 		}
 		if !sameJSON(t, raw, standard) {
@@ -97,10 +109,13 @@ func TestRequestsOnWire(t *testing.T) {
 			t.Fatalf("%+v came as %+v, %v", d, got, err)
 		}
 		f := finishParams{Session: d.Session, Ticket: d.Tool, Error: string(d.Verb)}
+		for range rapid.IntRange(0, 2).Draw(t, "found") {
+			f.Labels = append(f.Labels, act.Label(text.Draw(t, "label")))
+		}
 		if h, err = parseHeader(encodeFinish(id, f)); err != nil || h.Method != methodFinish {
 			t.Fatalf("%+v, %v", h, err)
 		}
-		if got, err := decodeFinish(h.Params); err != nil || got != f {
+		if got, err := decodeFinish(h.Params); err != nil || !reflect.DeepEqual(got, f) {
 			t.Fatalf("%+v came as %+v, %v", f, got, err)
 		}
 		r := act.Reply{Note: f.Error, Redacted: rapid.IntMin(0).Draw(t, "redacted")}

@@ -71,6 +71,8 @@ type (
 		Session string `json:"session"`
 		Ticket  string `json:"ticket"`
 		Error   string `json:"error,omitempty"`
+
+		Labels []act.Label `json:"labels,omitempty"`
 	}
 	boxParams struct {
 		Session string `json:"session"`
