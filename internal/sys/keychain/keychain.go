@@ -44,20 +44,41 @@ var ErrUnsafeFile = errors.New("unsafe key file")
 // makes a key and the file, mode 0600, and the directory, mode 0700. The file
 // is one line: "ringfence-key/v1 ed25519 " and the RFC 8032 seed in base64.
 func LoadOrCreate(path string) (ed25519.PrivateKey, error) {
-	key, err := load(path)
+	text, err := LoadOrCreateText(path, func() (string, error) {
+		seed := make([]byte, ed25519.SeedSize)
+		_, err := rand.Read(seed)
+		return privateText(seed), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	encoded, found := strings.CutPrefix(text, privatePrefix)
+	seed, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(encoded, "\n"))
+	if !found || err != nil || len(seed) != ed25519.SeedSize || privateText(seed) != text {
+		return nil, fmt.Errorf("reading key %s: not a line of the form %q", path, privatePrefix+"<base64>")
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
+}
+
+// LoadOrCreateText returns the whole text of the key file at path, at most 256 bytes. If
+// there is none it makes the file, mode 0600, and the directory, mode 0700, with the
+// text that fresh returns. What the text means, and whether it is well formed, is the
+// caller's to check.
+func LoadOrCreateText(path string, fresh func() (string, error)) (string, error) {
+	text, err := load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := create(path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("creating key %s: %w", path, err)
+		if err := create(path, fresh); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("creating key %s: %w", path, err)
 		}
-		key, err = load(path)
+		text, err = load(path)
 	}
 	if errors.Is(err, errSeveralNames) {
 		if err := dropCreatorsName(path); err != nil {
-			return nil, fmt.Errorf("finishing the creation of key %s: %w", path, err)
+			return "", fmt.Errorf("finishing the creation of key %s: %w", path, err)
 		}
-		key, err = load(path)
+		text, err = load(path)
 	}
-	return key, err
+	return text, err
 }
 
 // errSeveralNames is the one unsafe state that [create] itself passes through.
@@ -93,28 +114,23 @@ func dropCreatorsName(path string) error {
 }
 
 // load reads and checks the file at path.
-func load(path string) (ed25519.PrivateKey, error) {
+func load(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		if isLink(path) {
 			err = fmt.Errorf("%w: it is a symbolic link", ErrUnsafeFile)
 		}
-		return nil, fmt.Errorf("reading key %s: %w", path, err)
+		return "", fmt.Errorf("reading key %s: %w", path, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile))
 	fi, statErr := f.Stat()
 	if err := errors.Join(err, statErr, f.Close()); err != nil {
-		return nil, fmt.Errorf("reading key %s: %w", path, err)
+		return "", fmt.Errorf("reading key %s: %w", path, err)
 	}
 	if err := checkFile(fi); err != nil {
-		return nil, fmt.Errorf("reading key %s: %w", path, err)
+		return "", fmt.Errorf("reading key %s: %w", path, err)
 	}
-	encoded, found := strings.CutPrefix(string(text), privatePrefix)
-	seed, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(encoded, "\n"))
-	if !found || err != nil || len(seed) != ed25519.SeedSize || privateText(seed) != string(text) {
-		return nil, fmt.Errorf("reading key %s: not a line of the form %q", path, privatePrefix+"<base64>")
-	}
-	return ed25519.NewKeyFromSeed(seed), nil
+	return string(text), nil
 }
 
 func isLink(path string) bool {
@@ -126,23 +142,23 @@ func privateText(seed []byte) string {
 	return privatePrefix + base64.StdEncoding.EncodeToString(seed) + "\n"
 }
 
-// create writes a fresh key under a temporary name and links it to path, so
+// create writes the text of a fresh key under a temporary name and links it to path, so
 // that path is never seen half written. The error is fs.ErrExist if another
 // process was first.
-func create(path string) error {
+func create(path string, fresh func() (string, error)) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	seed := make([]byte, ed25519.SeedSize)
-	if _, err := rand.Read(seed); err != nil {
+	text, err := fresh()
+	if err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(dir, tempPattern) // O_EXCL, mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(privateText(seed))
+	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Link(f.Name(), path)

@@ -20,13 +20,17 @@ const (
 	keyHead     = "ringfence-key/v1 " // of private keys (package keychain)
 	maxEntries  = 1024                // of a directory that are looked at
 	maxUsers    = 64 << 10            // bytes of /etc/passwd that are looked at
+	keysIn      = string(filepath.Separator) + keysName
 )
 
 // HomeAbove returns the nearest directory that the clean absolute path p is or lies in,
 // and that is a home of ringfence, whoever's: it has the name of one, or the keys of one.
 // Those in own, which are known to the caller, are passed over. "" is none.
+//
+// Every decision about a path asks this, so it costs one system call for each directory
+// and allocates little. Nothing is remembered: a home can be made at any time.
 func HomeAbove(p string, own []string) string {
-	for ; len(p) > 1; p = filepath.Dir(p) {
+	for p = noKeys(p); len(p) > 1; p = noKeys(above(p)) {
 		if (filepath.Base(p) == defaultName && isDir(p) || hasKeys(p)) && !slices.Contains(own, p) {
 			return p
 		}
@@ -34,14 +38,14 @@ func HomeAbove(p string, own []string) string {
 	return ""
 }
 
-func isDir(p string) bool {
-	fi, err := os.Lstat(p)
-	return err == nil && fi.IsDir()
+// above is [filepath.Dir] of a clean absolute path.
+func above(p string) string {
+	return p[:max(strings.LastIndexByte(p, filepath.Separator), 0)]
 }
 
 // hasKeys reports whether dir holds a private key of ringfence where a home does.
 func hasKeys(dir string) bool {
-	return isDir(Keys(dir)) && (isKey(LedgerKey(dir)) || isKey(filepath.Join(Keys(dir), "policy.key")))
+	return isDir(dir+keysIn) && (isKey(LedgerKey(dir)) || isKey(filepath.Join(Keys(dir), "policy.key")))
 }
 
 func isKey(name string) bool {

@@ -55,6 +55,38 @@ func TestForeignHomes(t *testing.T) {
 	}
 }
 
+// Nothing is remembered: a home is found as soon as it is one, above and at a place.
+func TestHomeAppears(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	grow(t, top, "a/b/c/", "away/keys/ledger.key")
+	deep := filepath.Join(top, "a/b/c/file")
+	for _, want := range []string{"", "a/.ringfence/x", "a/b/keys/ledger.key", "a/b/c/keys/policy.key"} {
+		home, p := "", deep
+		if want != "" {
+			grow(t, top, want)
+			home = filepath.Dir(filepath.Dir(filepath.Join(top, want)))
+		}
+		if strings.Contains(want, defaultName) {
+			home = filepath.Join(top, "a", defaultName)
+			p = filepath.Join(home, "x")
+		}
+		if got := HomeAbove(p, nil); got != home {
+			t.Errorf("with %q: %q, want %q", want, got, home)
+		}
+		if got := HomeAbove(p, []string{home}); home != "" && got == home {
+			t.Errorf("%q is our own", got)
+		}
+	}
+	for _, p := range []string{"", "/", "/no/such", "no\x00name"} {
+		if got := HomeAbove(p, nil); got != "" {
+			t.Errorf("%q: %q", p, got)
+		}
+	}
+}
+
 // For root, the home of every user is hidden in what is above them.
 func TestForeignHomesOfUsers(t *testing.T) {
 	for _, user := range userHomes() {

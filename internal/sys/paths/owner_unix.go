@@ -17,3 +17,14 @@ func owner(fi fs.FileInfo) (uid int, known bool) {
 	}
 	return int(st.Uid), true
 }
+
+// isDir reports whether p is a directory, and no link to one.
+func isDir(p string) bool {
+	var st syscall.Stat_t
+	for {
+		err := syscall.Lstat(p, &st)
+		if err != syscall.EINTR { //nolint:errorlint // an Errno as the call returns it
+			return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR
+		}
+	}
+}

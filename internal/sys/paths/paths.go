@@ -83,11 +83,25 @@ func ensurePrivate(dir string) error {
 // LedgerDir holds the ledger: its database and its newest checkpoint.
 func LedgerDir(home string) string { return filepath.Join(home, "ledger") }
 
+const keysName = "keys"
+
 // Keys holds private keys, one file each.
-func Keys(home string) string { return filepath.Join(home, "keys") }
+func Keys(home string) string { return filepath.Join(home, keysName) }
 
 // LedgerKey is the private key that signs checkpoints of the ledger.
 func LedgerKey(home string) string { return filepath.Join(Keys(home), "ledger.key") }
+
+// Vault is the encrypted file of secrets.
+func Vault(home string) string { return filepath.Join(home, "vault.age") }
+
+// VaultKey is the key of the vault, where no keyring of the system keeps it.
+func VaultKey(home string) string { return filepath.Join(Keys(home), "vault.key") }
+
+// VaultUses says when each secret was last lent.
+func VaultUses(home string) string { return filepath.Join(home, "vault-uses.json") }
+
+// DotEnv may hold keys of model providers, as NAME=VALUE lines.
+func DotEnv(home string) string { return filepath.Join(home, ".env") }
 
 // TrustedKeys holds public keys of other installations whose records this
 // person accepts, one file each.
