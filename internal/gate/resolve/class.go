@@ -29,14 +29,14 @@ func beneath(p, dir string) bool { return places.Beneath(p, dir) }
 // An effect on everything beneath p has the class of what there is beneath p in
 // fixed places, credentials before all else; a move, and a change of everything beneath p, has the class of
 // what p could hold afterwards.
-func (v View) classOfPath(p string, k act.Kind, tree bool) string {
-	whole := tree || k == act.Move || k == act.Delete
+func (v View) classOfPath(at place, k act.Kind, tree bool) string {
+	p, whole := at.path, tree || k == act.Move || k == act.Delete
 	for _, s := range v.OwnState {
 		if beneath(p, s) && !(kept(v.Workspace, s) && beneath(p, v.Workspace)) || whole && beneath(s, p) {
 			return classOwn
 		}
 	}
-	if v.foreign(p, whole) {
+	if v.foreign(at, whole) {
 		return classOwn
 	}
 	// Of a tree that a box may change, the box holds them.
@@ -55,13 +55,13 @@ func (v View) classOfPath(p string, k act.Kind, tree bool) string {
 	return c
 }
 
-// foreign reports whether p is, or lies in, a home of ringfence other than ours, of whoever;
-// or, with whole, holds one.
-func (v View) foreign(p string, whole bool) bool {
+// foreign reports whether a place is, or lies in, a home of ringfence other than ours, of
+// whoever; or, with whole, holds one.
+func (v View) foreign(p place, whole bool) bool {
 	if !whole {
-		return paths.HomeAbove(p, v.OwnState) != ""
+		return paths.HomeAbove(p.nearest(), v.OwnState) != ""
 	}
-	homes, err := paths.ForeignHomes([]string{p}, v.OwnState)
+	homes, err := paths.ForeignHomes([]string{p.path}, v.OwnState)
 	return err != nil || len(homes) > 0
 }
 

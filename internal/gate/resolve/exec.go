@@ -128,7 +128,7 @@ func (v View) execResource(s pathSubject, k act.Kind, later bool) act.Resource {
 	if k == act.Read {
 		itself = act.Read
 	}
-	class := v.classOfPath(s.path, itself, false)
+	class := v.classOfPath(s.place, itself, false)
 	if class == "" && later && k != act.Read {
 		class = classLater
 	}

@@ -25,7 +25,7 @@ func (v View) repoResource(p string, isNew bool) act.Resource {
 	if isNew {
 		facts[act.FactNewRepo] = true
 	}
-	if c := v.classOfPath(p, act.Read, false); c == classOwn {
+	if c := v.classOfPath(place{path: p}, act.Read, false); c == classOwn {
 		facts[act.FactClass] = c
 	}
 	if len(facts) == 0 {

@@ -32,6 +32,20 @@ type place struct {
 
 func (p place) dir() bool { return p.exists && p.info.IsDir() }
 
+// nearest returns the nearest that can be a directory: the path itself, or what is above
+// what is missing, or is none.
+func (p place) nearest() string {
+	up := p.missing
+	if p.exists && !p.info.IsDir() {
+		up = 1
+	}
+	near := p.path
+	for ; up > 0; up-- {
+		near = path.Dir(near)
+	}
+	return near
+}
+
 // place finds what text names: a path or file URL, relative to base.
 func (v View) place(text, base string) (place, error) {
 	abs, err := v.absolute(text, base)

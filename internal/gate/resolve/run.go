@@ -111,7 +111,7 @@ func (c *commands) named(args []string) {
 		for range maxParts {
 			p, err := c.view.place(a, c.dir)
 			if err == nil {
-				class := c.view.classOfPath(p.path, act.Read, false)
+				class := c.view.classOfPath(p, act.Read, false)
 				if class == classOwn || class == classCredentials {
 					c.effects = append(c.effects, one(act.Read, pathSubject{c.view, p}.resource(act.Read, false), false)...)
 				}

@@ -49,7 +49,7 @@ const factHardlinked = "hardlinked"
 // resource returns p with its facts.
 func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
 	facts := map[string]any{act.FactExists: p.exists}
-	class := p.view.classOfPath(p.path, k, tree)
+	class := p.view.classOfPath(p.place, k, tree)
 	if k.In(act.Mutate) && p.exists && p.info.Mode.IsRegular() && p.info.Links > 1 {
 		facts[factHardlinked] = true
 		if class == "" {
