@@ -23,7 +23,7 @@ func isDir(p string) bool {
 	var st syscall.Stat_t
 	for {
 		err := syscall.Lstat(p, &st)
-		if err != syscall.EINTR { //nolint:errorlint // an Errno as the call returns it
+		if err != syscall.EINTR {
 			return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR
 		}
 	}
