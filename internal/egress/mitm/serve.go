@@ -1,0 +1,239 @@
+package mitm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"unicode"
+
+	"ringfence/internal/act/weburl"
+)
+
+const (
+	httpsPort  = 443
+	protoH2    = "h2"
+	protoH1    = "http/1.1"
+	maxDetail  = 300
+	maxUploads = 1 << 20 // bytes that one HTTP/2 stream may send ahead of its reader
+)
+
+// refusal returns a Refusal with a formatted detail that is fit to be recorded.
+func refusal(code, format string, a ...any) *Refusal {
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, fmt.Sprintf(format, a...))
+	return &Refusal{Code: code, Detail: text[:min(len(text), maxDetail)]}
+}
+
+// errServed ends the loop of a server whose one connection is over.
+var errServed = errors.New("the connection is over")
+
+// Serve speaks TLS with the program at the other end of conn, whose first bytes are
+// its ClientHello, as the server o.Host, and has every request inside handled. It
+// returns when the connection is over and every handler has returned; it closes conn.
+// The error is a *Refusal if the connection was not let through.
+func Serve(ctx context.Context, conn net.Conn, o Options) error {
+	defer conn.Close()
+	if o.Port == 0 {
+		o.Port = httpsPort
+	}
+	o.Limits = o.Limits.withDefaults()
+	if o.Host.IsZero() || o.Minter == nil || o.Handler == nil {
+		return errors.New("opening TLS: no host, minter or handler is given")
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	secure, err := handshake(ctx, conn, o)
+	if err != nil {
+		return err
+	}
+	o.serve(ctx, secure)
+	return nil
+}
+
+// handshake answers the ClientHello with a leaf for o.Host, if that is who it is for.
+func handshake(ctx context.Context, conn net.Conn, o Options) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Limits.Handshake)
+	defer cancel()
+	var refused error
+	server := tls.Server(conn, &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             []string{protoH2, protoH1},
+		SessionTicketsDisabled: true, // a ticket would outlive what the connection was decided for
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if refused = checkName(hello.ServerName, o.Host); refused != nil {
+				return nil, refused
+			}
+			name := o.Host.String()
+			if addr, ok := o.Host.Addr(); ok {
+				name = addr.String()
+			}
+			leaf, err := o.Minter.Leaf(ctx, name)
+			if err != nil {
+				refused = fmt.Errorf("minting a certificate for %s: %w", name, err)
+			}
+			return leaf, refused
+		},
+	})
+	if err := server.HandshakeContext(ctx); err != nil {
+		if refused != nil {
+			return nil, refused
+		}
+		return nil, refusal("tls", "the TLS handshake for %s failed: %v", o.Host, err)
+	}
+	return server, nil
+}
+
+// checkName holds the name of a ClientHello against the host of its connection. An
+// address is never named there (RFC 6066 §3).
+func checkName(sni string, host weburl.Host) error {
+	if _, isAddr := host.Addr(); isAddr && sni == "" {
+		return nil
+	}
+	if sni == "" {
+		return refusal("sni", "the ClientHello names no server; the connection is for %s", host)
+	}
+	if named, err := weburl.ParseHost(sni); err != nil || named != host {
+		return refusal("sni", "the ClientHello is for %q, the connection for %s", sni, host)
+	}
+	return nil
+}
+
+// serve has the requests of secure handled until it is over.
+func (o Options) serve(ctx context.Context, secure *tls.Conn) {
+	state := secure.ConnectionState()
+	var conn net.Conn = secure
+	var protocols http.Protocols
+	protocols.SetHTTP2(state.NegotiatedProtocol == protoH2)
+	if !protocols.HTTP2() {
+		protocols.SetHTTP1(true)
+		conn = Strict(secure, o.Limits, o.Refused)
+	}
+	in := &inside{o: o, tls: &state}
+	single := &single{conn: conn, over: make(chan struct{})}
+	server := &http.Server{
+		Handler:                      in,
+		Protocols:                    &protocols,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            o.Limits.Head,
+		IdleTimeout:                  o.Limits.Idle,
+		MaxHeaderBytes:               o.Limits.HeadBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          int(o.Limits.Streams),
+			MaxReceiveBufferPerConnection: 2 * maxUploads,
+			MaxReceiveBufferPerStream:     maxUploads,
+			WriteByteTimeout:              o.Limits.Idle,
+		},
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    log.New(io.Discard, "", 0),
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			if s == http.StateClosed || s == http.StateHijacked {
+				single.end()
+			}
+		},
+	}
+	_ = server.Serve(single) // errServed
+	in.handlers.Wait()
+	_ = server.Close()
+}
+
+// single is a listener with one connection.
+type single struct {
+	mu   sync.Mutex
+	conn net.Conn
+	over chan struct{}
+	once sync.Once
+}
+
+func (s *single) Accept() (net.Conn, error) {
+	s.mu.Lock()
+	conn := s.conn
+	s.conn = nil
+	s.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	<-s.over
+	return nil, errServed
+}
+
+func (s *single) end() { s.once.Do(func() { close(s.over) }) }
+
+func (s *single) Close() error { return nil }
+
+func (s *single) Addr() net.Addr { return address{} }
+
+// address is where a single listens: nowhere.
+type address struct{}
+
+func (address) Network() string { return "inside" }
+func (address) String() string  { return "inside" }
+
+// inside checks that a request is for the host of its connection (M1).
+type inside struct {
+	o        Options
+	tls      *tls.ConnectionState
+	handlers sync.WaitGroup
+}
+
+func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	in.handlers.Add(1)
+	defer in.handlers.Done()
+	status, why := in.check(r)
+	if why != nil {
+		if in.o.Refused != nil {
+			in.o.Refused(*why)
+		}
+		w.Header().Set("Connection", "close")
+		http.Error(w, why.Detail, status)
+		return
+	}
+	host := in.o.Host.String()
+	if in.o.Port != httpsPort {
+		host = in.o.Host.WithPort(in.o.Port)
+	}
+	r.Host, r.URL.Scheme, r.URL.Host, r.TLS = host, "https", host, in.tls
+	delete(r.Header, "Host")
+	in.o.Handler.ServeHTTP(w, r)
+}
+
+// check returns why r is refused, with the status that says so.
+func (in *inside) check(r *http.Request) (int, *Refusal) {
+	named, port, err := weburl.ParseHostPort(r.Host)
+	if port == 0 {
+		port = httpsPort
+	}
+	switch {
+	case r.Host == "" || err != nil:
+		return http.StatusBadRequest, refusal("host", "the request names no host that can be read: %q", r.Host)
+	case named != in.o.Host || port != in.o.Port:
+		return http.StatusMisdirectedRequest, refusal("host", "the request is for %q, the connection for %s", r.Host, in.o.Host.WithPort(in.o.Port))
+	case !sameHosts(r.Header["Host"], r.Host):
+		return http.StatusBadRequest, refusal("host", "the request names two hosts")
+	case r.Method == http.MethodConnect:
+		return http.StatusMethodNotAllowed, refusal("host", "CONNECT inside a connection")
+	case !strings.HasPrefix(r.RequestURI, "/"):
+		return http.StatusBadRequest, refusal("host", "the target %.80q of a request is not a path", r.RequestURI)
+	}
+	return 0, nil
+}
+
+// sameHosts reports whether every header is the host that the request names.
+func sameHosts(headers []string, host string) bool {
+	for _, h := range headers {
+		if !strings.EqualFold(h, host) {
+			return false
+		}
+	}
+	return true
+}
