@@ -123,7 +123,7 @@ fi
 for program in make /usr/bin/python3 tmux sqlite3 perl; do
 	command_or_apt $program "${program##*/}" "a case of the suites of boxes" || true
 done
-if command_or_apt npm npm "test/e2e and test/conformance (real MCP servers, Claude Code, the conformance suite)"; then
+if command_or_apt npm npm "test/e2e and test/conformance (real MCP servers; Claude Code, Codex, Gemini CLI, OpenCode and the MCP inspector; the conformance suite)"; then
 	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then
 		export RINGFENCE_TEST_NODE_DIR
 	else

@@ -12,12 +12,13 @@ import (
 	"testing"
 )
 
-// A provider is a model provider that follows a script: it speaks the messages
-// API over HTTP, streamed or not, and answers the n-th turn of a conversation
-// that has tools with the n-th line of the script.
+// A provider is a model provider that follows a script, and answers the n-th turn of
+// a conversation that has tools with the n-th line of the script. Over HTTP it speaks
+// the messages API, streamed or not, and what provider_more_test.go adds.
 type provider struct {
 	script []turn
 	mu     sync.Mutex
+	tools  []string // what the model may call, as the agent knows it
 	seen   []string // what came back for each tool call, in order
 	server *httptest.Server
 }
@@ -62,11 +63,20 @@ type apiBlock struct {
 }
 
 func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
-	if !strings.HasSuffix(r.URL.Path, "/v1/messages") {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/v1/messages"):
+		p.messages(w, r)
+	case strings.HasSuffix(r.URL.Path, "/v1/responses"):
+		p.responses(w, r)
+	case strings.Contains(r.URL.Path, "enerateContent"):
+		p.generate(w, r)
+	default:
 		w.Header().Set("content-type", "application/json")
 		_, _ = fmt.Fprint(w, `{"input_tokens":1}`)
-		return
 	}
+}
+
+func (p *provider) messages(w http.ResponseWriter, r *http.Request) {
 	var q apiRequest
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -87,7 +97,7 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 
 // next finds how far the conversation has come and answers with the next line.
 func (p *provider) next(q apiRequest) (map[string]any, string) {
-	var results []string
+	var results, tools []string
 	for _, m := range q.Messages {
 		var blocks []apiBlock
 		if json.Unmarshal(m.Content, &blocks) != nil {
@@ -99,26 +109,36 @@ func (p *provider) next(q apiRequest) (map[string]any, string) {
 			}
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.seen = results
-	n := len(results)
-	if n >= len(p.script) || p.script[n].Tool == "" {
-		text := "done"
-		if n < len(p.script) {
-			text = p.script[n].Text
-		}
-		return map[string]any{"type": "text", "text": text}, "end_turn"
-	}
-	name := p.script[n].Tool
 	for _, t := range q.Tools {
-		if strings.HasSuffix(t.Name, p.script[n].Tool) {
-			name = t.Name
-		}
+		tools = append(tools, t.Name)
+	}
+	says := p.turn(tools, results)
+	if says.Tool == "" {
+		return map[string]any{"type": "text", "text": says.Text}, "end_turn"
 	}
 	return map[string]any{
-		"type": "tool_use", "id": fmt.Sprintf("toolu_%02d", n), "name": name, "input": json.RawMessage(p.script[n].Args),
+		"type": "tool_use", "id": fmt.Sprintf("toolu_%02d", len(results)), "name": says.Tool, "input": json.RawMessage(says.Args),
 	}, "tool_use"
+}
+
+// turn is the line of the script for a conversation with these results, with the whole
+// name of its tool.
+func (p *provider) turn(tools, results []string) turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tools, p.seen = tools, results
+	if len(results) >= len(p.script) {
+		return turn{Text: "done"}
+	}
+	says := p.script[len(results)]
+	called := says.Tool
+	for _, t := range tools {
+		// Agents set a name of the server before it; what has no such name is their own.
+		if called != "" && strings.HasSuffix(t, called) && len(t) > len(says.Tool) {
+			says.Tool = t
+		}
+	}
+	return says
 }
 
 func message(model string, content []any, stop any) map[string]any {
