@@ -93,16 +93,17 @@ type Engine struct {
 	user    string // real path of the person's home
 	signer  ed25519.PrivateKey
 
-	compiled compiled
-	ledger   *ledger.Ledger
-	desk     *desk.Desk
-	pins     *pins
-	lists    *lists
-	gate     *gate.Gate
-	server   *api.Server
-	people   []desk.Person // who can answer
-	stop     context.CancelCauseFunc
-	done     <-chan struct{} // closed when the engine is to stop
+	compiled  compiled
+	authority *authority
+	ledger    *ledger.Ledger
+	desk      *desk.Desk
+	pins      *pins
+	lists     *lists
+	gate      *gate.Gate
+	server    *api.Server
+	people    []desk.Person // who can answer
+	stop      context.CancelCauseFunc
+	done      <-chan struct{} // closed when the engine is to stop
 
 	mu       sync.Mutex
 	runs     map[string]*run
@@ -115,13 +116,14 @@ type Engine struct {
 
 // A run is an open session that this engine has built.
 type run struct {
-	gate  *gate.Run
-	file  session.File // Engine.mu
-	verb  string
-	notes []string
-	asker atomic.Pointer[asker]
-	owner uint64             // connection that owns it; 0: none
-	lost  context.CancelFunc // stops the grace timer, nil while owned
+	gate      *gate.Run
+	file      session.File // Engine.mu
+	verb      string
+	notes     []string
+	asker     atomic.Pointer[asker]
+	owner     uint64             // connection that owns it; 0: none
+	connected connected          // what certificates may be signed for
+	lost      context.CancelFunc // stops the grace timer, nil while owned
 }
 
 var _ api.Handler = (*Engine)(nil)
@@ -225,6 +227,9 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("making the folder of sessions: %w", err)
 	}
 	if e.signer, err = keychain.LoadOrCreate(paths.LedgerKey(o.Home)); err != nil {
+		return nil, err
+	}
+	if e.authority, err = openAuthority(paths.AuthorityKey(o.Home), paths.AuthorityFile(o.Home), o.Now); err != nil {
 		return nil, err
 	}
 	if e.pins, err = openPins(paths.PinsFile(o.Home)); err != nil {

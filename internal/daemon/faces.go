@@ -185,6 +185,7 @@ func person(who desk.Identity, yes bool) string {
 func (e *Engine) Decide(ctx context.Context, _ api.Caller, r act.Request) (act.Ticket, error) {
 	t, err := e.gate.Decide(ctx, r)
 	if err == nil {
+		e.noteConnected(r.Session, t)
 		return t, nil
 	}
 	var code api.Code

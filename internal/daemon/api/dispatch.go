@@ -48,6 +48,8 @@ var methods = map[string]method{
 	methodLedgerExport:   with(ledgerExport),
 	methodLedgerVerify:   with(ledgerVerify),
 	methodLedgerSessions: with(ledgerSessions),
+	methodMint:           with(mint),
+	methodAuthority:      with(authority),
 	methodStatus:         with(status),
 	methodStop:           with(stop),
 }

@@ -178,3 +178,9 @@ func (f *fake) Stop(_ context.Context, _ Caller, force bool) error {
 	}
 	return nil
 }
+
+func (f *fake) Mint(_ context.Context, _ Caller, _ string, m MintRequest) ([][]byte, error) {
+	return [][]byte{[]byte(m.Host), m.Key}, nil
+}
+
+func (f *fake) Authority(context.Context, Caller) ([]byte, error) { return []byte("certificate"), nil }

@@ -27,6 +27,7 @@ type Handler interface {
 	Desk
 	Tools
 	Record
+	Authority
 	Engine
 }
 
@@ -87,6 +88,15 @@ type Record interface {
 	LedgerExport(ctx context.Context, c Caller, session string, w io.Writer) error
 	LedgerVerify(ctx context.Context, c Caller) (Verification, error)
 	LedgerSessions(ctx context.Context, c Caller) ([]SessionInfo, error)
+}
+
+// Authority signs the certificates that boxes trust.
+type Authority interface {
+	// Mint returns a certificate for r and that of the authority, DER; ErrRefused if
+	// the session had no connection to that host allowed.
+	Mint(ctx context.Context, c Caller, session string, r MintRequest) ([][]byte, error)
+	// Authority returns the certificate of the authority, PEM.
+	Authority(ctx context.Context, c Caller) ([]byte, error)
 }
 
 // Engine is about the engine itself.

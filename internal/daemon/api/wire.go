@@ -37,6 +37,8 @@ const (
 	methodLedgerExport   = "ledger.export"
 	methodLedgerVerify   = "ledger.verify"
 	methodLedgerSessions = "ledger.sessions"
+	methodMint           = "session.mint"
+	methodAuthority      = "authority"
 	methodStatus         = "status"
 	methodStop           = "stop"
 )
