@@ -49,7 +49,8 @@ func newMCP(s *streams) *cobra.Command {
 		Long: "Be an MCP server on standard input and output, in front of the servers of FILE,\n" +
 			"which has the mcpServers JSON that every MCP client uses. Every call passes the\n" +
 			"gate. What needs a person waits at the desk (\"ringfence approvals\"), never on the\n" +
-			"terminal of the client. After the last request, what is in flight is answered.\n" +
+			"terminal of the client. After the last line of its input, what is in flight has " + mediator.DefaultDrain.String() + "\n" +
+			"to be done, start of a server included; what is not done then is answered with an error.\n" +
 			"With --listen, clients come over HTTP instead, any number of them, and show a token.",
 		Annotations: exits(status{codeEvidence, ""}),
 		Example: "  ringfence mcp --servers servers.json --workspace ~/src/project\n" +

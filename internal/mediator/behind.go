@@ -204,7 +204,9 @@ func (s *server) began(l *link, err error) (missed bool) {
 	if err != nil {
 		s.deaths++
 		s.err = err
-		s.o.Log.Error("starting server", slog.String("server", s.cfg.Name), slog.Any("err", err))
+		if s.ctx.Err() == nil { // else nobody wants it any more
+			s.o.Log.Error("starting server", slog.String("server", s.cfg.Name), slog.Any("err", err))
+		}
 		return false
 	}
 	missed, s.tools.missed = s.tools.missed, false
@@ -252,7 +254,9 @@ func (s *server) incarnate() (*link, error) {
 	if err := s.prepare(ctx, l, p.Report); err != nil {
 		tail := l.told()
 		l.stop(s.o.StopGrace)
-		log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.String("stderr", orElse(l.told(), tail)))
+		if s.ctx.Err() == nil {
+			log.WarnContext(ctx, "server not ready", slog.String("server", s.cfg.Name), slog.String("stderr", orElse(l.told(), tail)))
+		}
 		return nil, err
 	}
 	return l, nil

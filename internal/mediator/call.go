@@ -159,7 +159,7 @@ func (m *Mediator) decide(ctx context.Context, name string, args []byte) (act.Ti
 	t, err := m.o.Decider.Decide(ctx, act.Request{
 		Session: m.o.Session, Principal: m.o.Principal, Verb: act.VerbCall, Tool: name, Args: args,
 	})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		m.o.Log.ErrorContext(ctx, "deciding call", slog.String("tool", name), slog.Any("err", err))
 	}
 	return t, err

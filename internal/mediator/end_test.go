@@ -1,9 +1,11 @@
 package mediator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -34,6 +36,35 @@ func TestPipedRequests(t *testing.T) {
 	conv.close()
 	if got := conv.d.logged("finish fs.a"); !slices.Equal(got, []string{`finish fs.a  {"late":true}`}) {
 		t.Errorf("on record: %q", got)
+	}
+}
+
+// TestGivenUp: at the end of the drain whatever is open is answered with an error, of
+// either era, and that servers did not come up by then is no error of theirs.
+func TestGivenUp(t *testing.T) {
+	var log bytes.Buffer
+	d := deciding("tools/call fs.a hold")
+	never := func(p *fakeProcess) { p.drain() }
+	conv := converse(t, d, map[string][]fakeServer{"fs": {func(p *fakeProcess) { p.open(aTool); p.drain() }}, "slow": {never}}, func(o *Options) {
+		o.Drain, o.Log, o.ListWait = 50*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil)), time.Minute
+	})
+	conv.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+	conv.receive()
+	conv.send(callLine("2", "fs__a", "{}"))
+	conv.send(`{"jsonrpc":"2.0","id":"three","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+	<-d.held
+	conv.in.Close()
+	got := []string{conv.receive(), conv.receive()}
+	for _, id := range []string{`"id":2`, `"id":"three"`} {
+		if !slices.ContainsFunc(got, func(line string) bool {
+			return strings.Contains(line, id) && strings.Contains(line, `"error"`) && strings.Contains(line, "after 50ms")
+		}) {
+			t.Errorf("no error for %s in %q", id, got)
+		}
+	}
+	conv.close()
+	if strings.Contains(log.String(), "level=ERROR") || strings.Contains(log.String(), "not ready") {
+		t.Errorf("the log of a good end has\n%s", log.String())
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 type exchange struct {
 	f         *front
 	stateless bool
-	id        []byte // of its first request; stateless only
+	id        []byte // of its first request
 	cancel    context.CancelCauseFunc
 	over      <-chan struct{} // closed when nothing is done for it any more; stateless only
 
@@ -49,7 +49,7 @@ func (x *exchange) at() (Stream, []byte) {
 func (f *front) begin(parent context.Context, m message, s Stream, run func(context.Context, message) parcel) {
 	key := idKey(m.id())
 	ctx, cancel := context.WithCancelCause(parent)
-	m.x = &exchange{f: f, cancel: cancel, stream: s, token: tokenOf(m)}
+	m.x = &exchange{f: f, id: m.id(), cancel: cancel, stream: s, token: tokenOf(m)}
 	if code, text := f.admit(key, m.x); text != "" {
 		cancel(nil)
 		f.refuse(parent, s, m.id(), code, text)
@@ -59,7 +59,10 @@ func (f *front) begin(parent context.Context, m message, s Stream, run func(cont
 		defer f.calls.Done()
 		defer cancel(nil)
 		p := run(ctx, m)
-		f.forget(key) // first, so that the client may use the id again
+		if !f.forget(key) { // first, so that the client may use the id again
+			p.drop()
+			return
+		}
 		if s.Answer(ctx, Answer{Line: p.line, Code: codeOf(m.id(), p.line), Written: p.written}) != nil && p.written != nil {
 			p.written()
 		}
@@ -92,10 +95,26 @@ func (f *front) admit(key string, x *exchange) (int, string) {
 	return 0, ""
 }
 
-func (f *front) forget(key string) {
+// forget makes a request unknown before it is answered. It reports false if it was
+// answered already: see [front.giveUp].
+func (f *front) forget(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	_, ok := f.pending[key]
 	delete(f.pending, key)
+	return ok
+}
+
+// giveUp answers whatever has no answer yet with an error that says text.
+func (f *front) giveUp(ctx context.Context, text string) {
+	f.mu.Lock()
+	left := f.pending
+	f.pending, f.closed = map[string]*exchange{}, true
+	f.mu.Unlock()
+	for _, x := range left {
+		s, _ := x.at()
+		f.refuse(ctx, s, x.id, codeInternal, text)
+	}
 }
 
 // errIncapable marks a question that the client did not say it can answer. Nothing

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
@@ -179,7 +180,8 @@ func (f *front) notified(m message) {
 }
 
 // drain waits until what is in flight is answered, for a client that has sent its
-// last line. It returns why it stopped waiting, nil also when the time was up.
+// last line. What is not when the time is up is answered with an error. It returns why
+// it stopped waiting, nil also when the time was up.
 func (f *front) drain(ctx context.Context, gone <-chan struct{}) error {
 	close(f.hung)
 	answered := make(chan struct{})
@@ -192,6 +194,10 @@ func (f *front) drain(ctx context.Context, gone <-chan struct{}) error {
 	select {
 	case <-answered:
 	case <-t.C:
+		// A client that does not read either gets no more than a moment.
+		ctx, cancel := context.WithTimeout(ctx, f.m.o.StopGrace)
+		defer cancel()
+		f.giveUp(ctx, fmt.Sprintf("given up after %s without another message: what it did is not known", f.m.o.Drain))
 	case <-gone:
 		return errGone
 	case <-ctx.Done():

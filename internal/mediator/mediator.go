@@ -75,6 +75,9 @@ const (
 	resultDepth = 256       // nesting of a server's message
 )
 
+// DefaultDrain is how long what is in flight may take after the last line of a client.
+const DefaultDrain = 10 * time.Second
+
 // Options configure a [Mediator]. Decider and Starter must be set; every other
 // zero value has the meaning its comment gives.
 type Options struct {
@@ -99,7 +102,7 @@ type Options struct {
 	StartTimeout time.Duration // of one start, until the definitions are decided: 60 s
 	ListWait     time.Duration // how long tools/list waits for servers that start: 20 s
 	CallTimeout  time.Duration // of one call after its decision: 300 s; a server may set its own
-	Drain        time.Duration // how long what is in flight may take after the last line of the client: 10 s
+	Drain        time.Duration // how long what is in flight may take after the last line of the client: DefaultDrain
 	StopGrace    time.Duration // after closing standard input, and again after the polite signal: 2 s
 	Backoff      time.Duration // before the second restart; doubles with each: 1 s
 	RefreshEvery time.Duration // least time between two refreshed lists of one server: 500 ms
@@ -119,7 +122,7 @@ func (o Options) withDefaults() Options {
 		{&o.StartTimeout, time.Minute},
 		{&o.ListWait, 20 * time.Second},
 		{&o.CallTimeout, 300 * time.Second},
-		{&o.Drain, 10 * time.Second},
+		{&o.Drain, DefaultDrain},
 		{&o.StopGrace, 2 * time.Second},
 		{&o.Backoff, time.Second},
 		{&o.RefreshEvery, 500 * time.Millisecond},
@@ -211,7 +214,7 @@ var errGone = errors.New("the client has gone") // in the record of what was in 
 
 // Run serves the client that writes to in and reads from out, until in ends and
 // what it asked for is answered, out breaks, or ctx ends. It then cancels what is
-// in flight, records that, stops every server and waits for all of it. It returns
+// in flight – at the end of in with an error as its answer –, records that, stops every server and waits for all of it. It returns
 // nil at the end of in, the cause of ctx, or an error.
 //
 // If ctx ends while in blocks, the goroutine that reads in is left behind; it

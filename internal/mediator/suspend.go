@@ -184,7 +184,7 @@ func (p parcel) drop() {
 func (f *front) attend(parent context.Context, x *exchange, m message, s Stream, start func()) {
 	key := idKey(m.id())
 	ctx, cancel := context.WithCancelCause(parent)
-	waits := &exchange{f: f, stateless: true, cancel: cancel}
+	waits := &exchange{f: f, stateless: true, id: m.id(), cancel: cancel, stream: s}
 	if code, text := f.admit(key, waits); text != "" {
 		cancel(nil)
 		x.abandon(errGone)
@@ -209,8 +209,7 @@ func (f *front) attend(parent context.Context, x *exchange, m message, s Stream,
 			f.forget(key)
 			return
 		}
-		f.forget(key)
-		if s.Answer(ctx, a) != nil && a.Written != nil {
+		if (!f.forget(key) || s.Answer(ctx, a) != nil) && a.Written != nil {
 			a.Written()
 		}
 	}()
