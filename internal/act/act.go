@@ -72,7 +72,11 @@ const (
 	VerbCall   Verb = "tools/call" // Tool is "server.tool" and Args its arguments, or "server." and a method of MCP and what is decided of its params
 	VerbList   Verb = "tools/list" // Tool is "server", or "server." and the method of another list; Args is all of that list, as the server sent it
 	VerbEffect Verb = "effect"     // no tool: Direct names the effects, not yet canonical
-	VerbExec   Verb = "exec"       // no tool: Args say which program runs in a box, and what it is given
+	// VerbOffers reads what versions of one package a registry has: Direct are installs of
+	// them, Filter.LeaveOut the places in Direct of those that must not be shown, as
+	// decimal numbers. A package without version stands for whether there could be one.
+	VerbOffers Verb = "packages/list"
+	VerbExec   Verb = "exec" // no tool: Args say which program runs in a box, and what it is given
 )
 
 // A Request is one thing an agent asks to do. It is immutable.
@@ -82,7 +86,7 @@ type Request struct {
 	Verb      Verb
 	Tool      string   // see the verbs; "" for VerbEffect and VerbExec
 	Args      []byte   // the bytes as received; strictly decodable JSON, or empty
-	Direct    []Effect // VerbEffect only
+	Direct    []Effect // VerbEffect and VerbOffers only
 }
 
 // A Ticket says how a request was decided and what may now happen: nothing but

@@ -64,6 +64,9 @@ func (g *Gate) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
 	if r.Verb == act.VerbList {
 		return g.decideList(ctx, d)
 	}
+	if r.Verb == act.VerbOffers {
+		return g.decideOffers(ctx, d)
+	}
 	no := g.walk(ctx, d)
 	return g.settle(ctx, d, no)
 }
@@ -163,6 +166,7 @@ func (d *draft) resolve() *refusal {
 				return refuse(act.CodeUnresolved, "%v", err)
 			}
 			got.Tree = got.Tree || e.Tree
+			got.Resource = aged(got.Resource, e.Resource)
 			d.res.Effects = append(d.res.Effects, got)
 		}
 		d.res.Bytes = d.req.Args

@@ -152,7 +152,7 @@ var words = wordsOf(
 	"id", "method", "params", "result", "session", "verb", "tool", "direct", "ticket", "kind", "resource", "type", "text",
 	"facts", "tree", "group", "verdict", "code", "rules", "reason", "effects", "filter", "leave_out", "tunnel", "lend", "name", "sentinel", "value", "labels", "redacted", "note", "error",
 	methodDecide, methodFinish, act.Allow.String(), act.Deny.String(),
-	string(act.VerbCall), string(act.VerbList), string(act.VerbEffect), string(act.VerbExec),
+	string(act.VerbCall), string(act.VerbList), string(act.VerbEffect), string(act.VerbExec), string(act.VerbOffers),
 	string(act.Read), string(act.List), string(act.Stat), string(act.Create), string(act.Overwrite), string(act.Fetch), string(act.Execute),
 	string(act.Path), string(act.URL), string(act.Command), string(act.Tool), act.FactExists,
 	string(act.Observe), string(act.Mutate), string(act.RemoteGroup), string(act.LabelUntrusted), string(act.LabelPrivate),

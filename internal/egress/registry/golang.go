@@ -100,7 +100,7 @@ func (m *modules) versions() []version { return m.all }
 func (m *modules) write(withheld func(int) bool, _ string) ([]byte, string, error) {
 	if m.list == nil {
 		if len(m.all) > 0 && withheld(m.all[0].place) {
-			return nil, "", &Denied{"go:" + m.all[0].name + "@" + m.all[0].version + " may not be installed"}
+			return nil, "", &DeniedError{"go:" + m.all[0].name + "@" + m.all[0].version + " may not be installed"}
 		}
 		return m.body, m.media, nil
 	}

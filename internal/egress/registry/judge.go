@@ -7,10 +7,11 @@ import (
 )
 
 // A Judge decides what may be installed, and has it on record when it returns.
-// Errors that are a [*Denied] are for the client to see; any other is a failure.
+// Errors that are a [*DeniedError] are for the client to see; any other is a failure.
 type Judge interface {
 	// Offered decides reading, at the address at, what versions of a package there are,
-	// and returns which of offers must not be shown, by their place.
+	// and returns which of offers must not be shown, by their place. A package without
+	// version stands for whether there could be one that may be installed.
 	Offered(ctx context.Context, at string, offers []act.Resource) (withheld []int, err error)
 	// Install decides installing pkg from the address at. done takes what came of it.
 	Install(ctx context.Context, at string, pkg act.Resource) (done func(Outcome), err error)
@@ -27,8 +28,8 @@ type Outcome struct {
 	Error  string // "" if all of it was
 }
 
-// A Denied says no, in words for the client.
-type Denied struct{ Reason string }
+// A DeniedError says no, in words for the client.
+type DeniedError struct{ Reason string }
 
 // Error returns the reason.
-func (d *Denied) Error() string { return d.Reason }
+func (d *DeniedError) Error() string { return d.Reason }

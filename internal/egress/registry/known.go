@@ -2,7 +2,7 @@ package registry
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // old versions on npm have no other hash
+	"crypto/sha1" // old versions on npm have no other hash
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -88,7 +88,7 @@ func (h hash) start() stdhash.Hash {
 	case "sha256":
 		return sha256.New()
 	case "sha1":
-		return sha1.New() //nolint:gosec // see above
+		return sha1.New()
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func hexHash(kind, s string) hash {
 // integrity reads subresource integrity (https://www.w3.org/TR/sri-2/) and returns the
 // strongest hash that is known here.
 func integrity(s string) (best hash) {
-	for _, one := range strings.Fields(s) {
+	for one := range strings.FieldsSeq(s) {
 		kind, sum, _ := strings.Cut(one, "-")
 		sum, _, _ = strings.Cut(sum, "?")
 		raw, err := base64.StdEncoding.DecodeString(sum)

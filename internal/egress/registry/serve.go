@@ -84,12 +84,6 @@ func (h *Handler) ask(t trip) ask {
 
 func (t trip) reads() bool { return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead }
 
-// maybe is a version of name that is as old as any could be: whether anything of that
-// name may be installed at all is asked of it, before its name goes upstream.
-func maybe(name string, now time.Time) version {
-	return version{name: name, published: now.AddDate(-20, 0, 0)}
-}
-
 // metadata answers a read of what versions there are.
 func (h *Handler) metadata(t trip, a ask) {
 	page, err := h.load(t, a)
@@ -142,11 +136,10 @@ func (h *Handler) load(t trip, a ask) (page, error) {
 // named decides whether anything of that name may be installed at all, before the name
 // goes upstream.
 func (h *Handler) named(t trip, name string) error {
-	now := h.o.Now()
-	first := []act.Resource{maybe(name, now).resource(t.place.Ecosystem, now)}
+	first := []act.Resource{version{name: name}.resource(t.place.Ecosystem, h.o.Now())}
 	withheld, err := t.judge.Offered(t.r.Context(), t.at.Request().String(), first)
 	if err == nil && len(withheld) > 0 {
-		err = &Denied{"nothing of the name " + first[0].Text + " may be installed"}
+		err = &DeniedError{"nothing of the name " + first[0].Text + " may be installed"}
 	}
 	return err
 }
@@ -169,7 +162,7 @@ func (h *Handler) get(ctx context.Context, at, accept string) ([]byte, http.Head
 	if err != nil {
 		return nil, nil, fmt.Errorf("asking for %s: %w", at, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil, &statusError{resp.StatusCode}
 	}
@@ -221,7 +214,7 @@ func (h *Handler) backstop(t trip, a ask) (version, error) {
 	if v, ok := h.known(t.place, a.file); ok {
 		return v, nil
 	}
-	return version{}, &Denied{fmt.Sprintf("the registry has no such file of %s:%s", t.place.Ecosystem, a.name)}
+	return version{}, &DeniedError{fmt.Sprintf("the registry has no such file of %s:%s", t.place.Ecosystem, a.name)}
 }
 
 // pass answers a read of what names no package.
@@ -257,7 +250,7 @@ func (h *Handler) hand(t trip, want hash) Outcome {
 		t.fail(err)
 		return Outcome{Error: err.Error()}
 	}
-	defer resp.Body.Close() //nolint:errcheck // read, or given up
+	defer resp.Body.Close()
 	for _, name := range answer {
 		if v := resp.Header.Values(name); len(v) > 0 {
 			t.w.Header()[name] = slices.Clone(v)
@@ -305,17 +298,17 @@ func (h *Handler) follow(ctx context.Context, t trip, want hash) (*http.Response
 			return resp, nil
 		}
 		next, err := resp.Location()
-		resp.Body.Close() //nolint:errcheck // its body says nothing
+		resp.Body.Close()
 		if err != nil {
 			return nil, fmt.Errorf("asking for %s: it was moved: %w", at, err)
 		}
 		u, err := weburl.Parse(next.String())
 		if err != nil || u.Scheme != "https" || want.kind == "" {
-			return nil, &Denied{"the registry sends on to another address, and nothing says what the file must be"}
+			return nil, &DeniedError{"the registry sends on to another address, and nothing says what the file must be"}
 		}
 		at = u.Request().String()
 	}
-	return nil, &Denied{"the registry sends on too often"}
+	return nil, &DeniedError{"the registry sends on too often"}
 }
 
 // send gives the client a text of ours, or says that it has it already.
@@ -350,7 +343,7 @@ func (t trip) refuse(why string) {
 
 // fail answers with what went wrong.
 func (t trip) fail(err error) {
-	var denied *Denied
+	var denied *DeniedError
 	var status *statusError
 	switch {
 	case errors.As(err, &denied):

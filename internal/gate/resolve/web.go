@@ -126,10 +126,16 @@ func canonicalPackage(registry, s string) (string, error) {
 	name, version := s, ""
 	if i := strings.LastIndexByte(s, '@'); i > 0 {
 		name, version = s[:i], s[i+1:]
-		if version == "" || strings.Trim(version, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-_") != "" {
+		if version == "" || strings.Trim(version, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-_~:") != "" {
 			return "", bad("write an exact version", "has no exact version")
 		}
 		version = "@" + version
+	}
+	if registry == "go" {
+		if !modulePath(name) {
+			return "", bad("", "is no path of a Go module")
+		}
+		return registry + ":" + name + version, nil
 	}
 	scope, base, scoped := strings.Cut(name, "/")
 	if !scoped {
@@ -147,12 +153,25 @@ func canonicalPackage(registry, s string) (string, error) {
 	return registry + ":" + base + version, nil
 }
 
+// modulePath reports whether s is a path of names (https://go.dev/ref/mod#go-mod-file-ident).
+func modulePath(s string) bool {
+	if len(s) > maxName {
+		return false
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if !packageName(part, false) || part[len(part)-1] == '.' {
+			return false
+		}
+	}
+	return true
+}
+
 func packageName(s string, mayBeEmpty bool) bool {
 	if s == "" {
 		return mayBeEmpty
 	}
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	return len(s) <= maxName && strings.IndexByte(chars+"_", s[0]) >= 0 && strings.Trim(s, chars+"._-~") == ""
+	return len(s) <= maxName && strings.IndexByte(chars+"_", s[0]) >= 0 && strings.Trim(s, chars+"._-~+") == ""
 }
 
 // pypiName is the normal form of PEP 503.
