@@ -94,6 +94,9 @@ func (h *head) field(name, value string) error {
 	switch name {
 	case "host":
 		h.hosts++
+		if i := strings.IndexAny(value, "/\\?#@, \t"); i >= 0 {
+			return refusal("head", "the host of a request has the character %q", value[i])
+		}
 	case "content-length":
 		n, err := strconv.ParseUint(value, 10, 63)
 		if h.length >= 0 || err != nil || !allDigits(value) {

@@ -51,8 +51,8 @@ const (
 
 const (
 	firstRead  = 4 << 10
-	maxSizeLen = 18 // 16 hexadecimal digits and the line end
-	maxTrailer = 8 << 10
+	maxSizeLen = 18      // 16 hexadecimal digits and the line end
+	maxTrailer = 3 << 10 // less than net/http looks at
 )
 
 // Raw has the rest of the connection read as it is: what was asked for was granted.
@@ -261,27 +261,29 @@ func isHex(c byte) bool {
 // trailers checks one line behind the last chunk.
 func (s *Strictly) trailers() (more bool, err error) {
 	end := bytes.IndexByte(s.buf, '\n')
-	if size := max(end+1, len(s.buf)*min(1, max(0, -end))); s.trailer+size > maxTrailer {
-		return false, refusal("head", "the trailers are longer than %d bytes", maxTrailer)
-	}
+	size := end + 1
 	if end < 0 {
-		return true, nil
+		size = len(s.buf)
 	}
-	if end < 1 || s.buf[end-1] != '\r' {
+	switch {
+	case s.trailer+size > maxTrailer:
+		return false, refusal("head", "the trailers are longer than %d bytes", maxTrailer)
+	case end < 0:
+		return true, nil
+	case end == 0 || s.buf[end-1] != '\r':
 		return false, refusal("head", "a line does not end in CR LF")
 	}
-	s.trailer += end + 1
-	s.ready = end + 1
+	s.trailer += size
 	if end == 1 {
-		s.state = inHead
+		s.ready, s.state = size, inHead
 		return false, nil
 	}
 	name, _, err := readField(s.buf[:end-1])
 	if err == nil && noTrailer(name) {
 		err = refusal("head", "%s is no trailer", name)
 	}
-	if err != nil {
-		s.ready = 0
+	if err == nil {
+		s.ready = size
 	}
 	return false, err
 }
