@@ -67,6 +67,7 @@ type Settings struct {
 	Timeout     time.Duration // of one call; 0 means the mediator's
 	Socket      string        `json:",omitempty"` // of a server with a URL: the Unix socket that leads to it, as written
 	Quota       Quota         `json:",omitzero"`
+	OAuth       OAuth         `json:",omitzero"` // of a server with a URL
 
 	// Of the built-in server "exec" only: what its commands may do with the workspace,
 	// "" or "ro", or "rw", and what limits they have, "" for those that go with it.
@@ -83,7 +84,7 @@ const (
 
 var (
 	entryKeys     = []string{"command", "args", "env", "cwd", "type", "url", "headers", "disabled", "description", "ringfence"}
-	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout", "socket", "quota", "workspace", "profile"}
+	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout", "socket", "quota", "oauth", "workspace", "profile"}
 )
 
 // CheckName returns an error unless name can be that of a server: a letter or
@@ -325,6 +326,8 @@ func (r *serversReader) settings(of strictjson.Member) (Settings, map[string]str
 			s.Socket, err = r.expanded(m)
 		case "quota":
 			s.Quota, err = r.quota(m)
+		case "oauth":
+			s.OAuth, err = r.oauth(m)
 		case "workspace":
 			s.Workspace, err = oneOf(r, m, sandbox.ReadOnly, sandbox.ReadWrite)
 		case "profile":

@@ -3,6 +3,7 @@ package mediator
 import (
 	"net/textproto"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,8 +71,8 @@ func (r *serversReader) remote(s Server, e strictjson.Member) error {
 		switch {
 		case s.Type != "":
 			return r.fail(e.At, `server %q: type %q needs a "url"`, s.Name, s.Type)
-		case s.Headers != nil || s.Ringfence.Socket != "":
-			return r.fail(e.At, `server %q: "headers" and "socket" are only for a server with a "url"`, s.Name)
+		case s.Headers != nil || s.Ringfence.Socket != "" || !reflect.ValueOf(s.Ringfence.OAuth).IsZero():
+			return r.fail(e.At, `server %q: "headers", "socket" and "oauth" are only for a server with a "url"`, s.Name)
 		}
 		return nil
 	}

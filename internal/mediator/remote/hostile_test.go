@@ -32,11 +32,11 @@ func connect(t *testing.T, kind mediator.Transport, handler http.HandlerFunc) *p
 	t.Helper()
 	srv := httptest.NewServer(handler)
 	s := mediator.Server{Name: "far", URL: srv.URL + "/mcp", Type: kind, Headers: map[string]string{"Authorization": "Bearer s3cret"}}
-	carrier, err := Here(s)
+	carrier, err := Reach(nil)(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := open(s, carrier, 1<<20)
+	p := open(s, carrier, nil, 1<<20)
 	c := &peer{t: t, url: srv.URL, in: p.Stdin, out: bufio.NewReaderSize(p.Stdout, 2<<20), p: p, ended: make(chan error, 1)}
 	go func() { _, _ = io.Copy(io.Discard, p.Stderr) }()
 	go func() { c.ended <- p.Wait() }()

@@ -86,6 +86,9 @@ func (c *conn) followOld(e *events) {
 			continue
 		}
 		a, err := readMessage(ev.data, c.max)
+		if err == nil && c.echoes(ev.data) {
+			err = errEchoed
+		}
 		if err != nil {
 			c.fail(err)
 			return

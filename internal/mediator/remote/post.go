@@ -155,11 +155,11 @@ func (c *conn) post(ctx context.Context, m message) (*http.Response, error) {
 	return c.do(r)
 }
 
-// do is http.Client.Do with errors that do not hold the URL.
-func (c *conn) do(r *http.Request) (*http.Response, error) {
+// send is http.Client.Do with errors that do not hold the URL.
+func (c *conn) send(r *http.Request) (*http.Response, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
-		c.note("%s: %v", r.Method, errors.Unwrap(err))
+		c.note("%s: %v", r.Method, trimmed(err))
 		if r.Context().Err() != nil {
 			return nil, errors.New("the connection was ended by us")
 		}
@@ -232,11 +232,7 @@ func (c *conn) refused(ctx context.Context, m message, resp *http.Response) erro
 	status := resp.StatusCode
 	switch {
 	case status == http.StatusUnauthorized:
-		err := errors.New(`it wants authorization (HTTP 401): logging in is not supported yet; ` +
-			`"headers": {"Authorization": "Bearer ${NAME}"} in its entry passes a token that you have`)
-		if c.headers["Authorization"] != "" {
-			err = errors.New("it does not accept the Authorization header of its entry (HTTP 401)")
-		}
+		err := c.unauthorized()
 		c.fail(err)
 		return err
 	case status == http.StatusNotFound && session != "" && m.version == "":
@@ -252,7 +248,7 @@ func (c *conn) refused(ctx context.Context, m message, resp *http.Response) erro
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err == nil && resp.Header.Get("Content-Encoding") == "" {
-		if a, err := readMessage(body, maxErrorBody); err == nil && a.fault != nil && (string(a.id) == "null" || bytes.Equal(a.id, m.id)) {
+		if a, err := readMessage(body, maxErrorBody); err == nil && !c.echoes(body) && a.fault != nil && (string(a.id) == "null" || bytes.Equal(a.id, m.id)) {
 			c.sayAs(m, a)
 			return nil
 		}
@@ -311,6 +307,9 @@ func (c *conn) answered(m message, raw []byte) error {
 	}
 	if a.method != "" || !bytes.Equal(a.id, m.id) {
 		return errOther
+	}
+	if c.echoes(raw) {
+		return errEchoed
 	}
 	raw = oneLine(raw)
 	switch {

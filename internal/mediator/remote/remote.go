@@ -5,20 +5,22 @@
 //
 // It decides nothing and changes no message: what a line says is for the mediator.
 // It does not dial: an [Options.Reach] gives it what carries requests. It holds no
-// tokens and obtains none: a server that wants authorization it was not given is an
-// error that says so.
+// tokens and obtains none: an [Authorizer] does.
 //
 // Invariants:
 //
-//	H1  A request is sent once. Only the stream of an answer is taken up again, and
-//	    only where the server numbered it.
+//	H1  A request is sent once, and again only if the server refused to look at it (401,
+//	    403) and the [Authorizer] has another token, a few times at most. Only the stream
+//	    of an answer is taken up again, and only where the server numbered it.
 //	H2  Redirects are not followed, compressed bodies and other types than JSON and
 //	    event streams are refused.
 //	H3  Everything is bounded: lines, bodies, waiting bytes, requests at once, header
 //	    fields, the time of the farewell. What takes long is ended by who waits for it.
 //	H4  In the answer to one request, no other request is answered.
 //	H5  Values of configured headers are in the requests to this server and nowhere
-//	    else; what the server sends back of them, package mediator takes out. The end of a Process says nothing in words of the server.
+//	    else; what the server sends back of them, package mediator takes out. A message that
+//	    holds the token of an [Authorizer] is not passed on. The end of a Process says
+//	    nothing in words of the server.
 package remote
 
 import (
@@ -27,7 +29,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -53,9 +54,11 @@ const (
 type Options struct {
 	// Local starts the servers that are not reached over HTTP.
 	Local mediator.Starter
-	// Reach returns what carries requests to s, or an error that says why nothing
-	// does. nil is [Here].
+	// Reach returns what carries requests to s and to whom it has tokens from, or an
+	// error that says why nothing does. nil is [Reach] without a way to other machines.
 	Reach func(s mediator.Server) (http.RoundTripper, error)
+	// Authorize returns what shows s that we may use it. nil is nothing.
+	Authorize func(s mediator.Server, carrier http.RoundTripper) (Authorizer, error)
 	// Record puts on record that nothing confines a server, before it is reached.
 	Record func(ctx context.Context, server, line string, r sandbox.Report) error
 	// Max bounds one message of a server, in bytes: 64 MiB.
@@ -65,15 +68,24 @@ type Options struct {
 // New returns a [mediator.Starter] for servers of both kinds.
 func New(o Options) mediator.Starter {
 	if o.Reach == nil {
-		o.Reach = Here
+		o.Reach = Reach(nil)
 	}
 	if o.Max <= 0 {
 		o.Max = 64 << 20
 	}
-	return starter{o}
+	return starter{o, &authorizers{by: map[string]Authorizer{}}}
 }
 
-type starter struct{ o Options }
+type starter struct {
+	o     Options
+	known *authorizers
+}
+
+// authorizers are those of servers by name.
+type authorizers struct {
+	mu sync.Mutex
+	by map[string]Authorizer
+}
 
 // NotHeld is what confines a server that is reached over HTTP, as one line.
 const NotHeld = "box: none; network: not held"
@@ -93,27 +105,30 @@ func (s starter) Start(ctx context.Context, srv mediator.Server) (*mediator.Proc
 			return nil, fmt.Errorf("reaching server %s: %w", srv.Name, err)
 		}
 	}
-	return open(srv, carrier, s.o.Max), nil
+	auth, err := s.authorizer(srv, carrier)
+	if err != nil {
+		return nil, fmt.Errorf("reaching server %s: %w", srv.Name, err)
+	}
+	return open(srv, carrier, auth, s.o.Max), nil
 }
 
-// errFar says what is missing to reach other machines.
-var errFar = errors.New("servers on other machines cannot be reached yet: what would decide and record each connection, egress, is not there; " +
-	"only loopback addresses and Unix sockets (\"ringfence\": {\"socket\": …}) are reached")
-
-// Here is the [Options.Reach] for servers of this machine.
-func Here(s mediator.Server) (http.RoundTripper, error) {
-	if socket := s.Ringfence.Socket; socket != "" {
-		return ipc.HTTP(socket), nil
+// Reach returns the [Options.Reach] for servers of this machine, and for others if away
+// carries requests to them. A server behind a Unix socket is reached there alone,
+// whatever host its URL names.
+func Reach(away http.RoundTripper) func(mediator.Server) (http.RoundTripper, error) {
+	return func(s mediator.Server) (http.RoundTripper, error) {
+		if socket := s.Ringfence.Socket; socket != "" {
+			return ipc.HTTP(socket), nil
+		}
+		u, err := url.Parse(s.URL)
+		if err != nil {
+			return nil, errors.New("its URL is not one")
+		}
+		if away == nil && !isHere(u) {
+			return nil, fmt.Errorf("it is at %q: %w", u.Host, errFar)
+		}
+		return Carrier(away), nil
 	}
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		return nil, errors.New("its URL is not one")
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	if u.Hostname() != "localhost" && (err != nil || !ip.Unmap().IsLoopback()) {
-		return nil, fmt.Errorf("it is at %q: %w", u.Host, errFar)
-	}
-	return ipc.HTTP(""), nil
 }
 
 // A conn is one connection to a server: what an incarnation of a process is to others.
@@ -122,6 +137,7 @@ type conn struct {
 	mode    mediator.Transport // "" until it is found out
 	headers map[string]string
 	client  http.Client
+	auth    Authorizer // nil if it is shown none
 	max     int
 
 	ctx    context.Context //nolint:containedctx // the life of the connection, in which requests outlive the call that started it
@@ -145,13 +161,13 @@ type conn struct {
 	waiting  map[int64]chan struct{} // requests whose answer comes on the one stream of the older transport
 }
 
-func open(s mediator.Server, carrier http.RoundTripper, limit int) *mediator.Process {
+func open(s mediator.Server, carrier http.RoundTripper, auth Authorizer, limit int) *mediator.Process {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	errR, errW := io.Pipe()
 	c := &conn{
-		url: s.URL, mode: s.Type, headers: s.Headers, max: limit, ctx: ctx, cancel: cancel, ended: make(chan struct{}), out: outW, notes: errW,
+		url: s.URL, mode: s.Type, headers: s.Headers, auth: auth, max: limit, ctx: ctx, cancel: cancel, ended: make(chan struct{}), out: outW, notes: errW,
 		client:  http.Client{Transport: carrier, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		flights: map[int64]context.CancelFunc{}, about: map[string]int64{}, bindings: map[string][]binding{}, waiting: map[int64]chan struct{}{},
 	}
@@ -214,6 +230,9 @@ func (c *conn) bye() {
 	defer cancel()
 	r, err := c.newRequest(ctx, http.MethodDelete, c.url, nil)
 	if err != nil {
+		return
+	}
+	if c.auth != nil && c.auth.Sign(r) != nil {
 		return
 	}
 	if resp, err := c.client.Do(r); err == nil {

@@ -135,6 +135,9 @@ func (c *conn) came(raw []byte, m *message) (done bool, err error) {
 		return false, errOther
 	case a.method == "":
 		return true, c.answered(*m, raw)
+	case c.echoes(raw):
+		c.note("a message of it is dropped: %v", errEchoed)
+		return false, nil
 	}
 	if a.request() && m != nil && !c.madeBy(a, m.number()) {
 		c.note("a request of it is dropped: its id is in use, or there are too many")
