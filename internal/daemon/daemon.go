@@ -37,7 +37,6 @@ import (
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
-	"ringfence/internal/inspect"
 	"ringfence/internal/ledger"
 	"ringfence/internal/policy"
 	"ringfence/internal/session"
@@ -98,6 +97,7 @@ type Engine struct {
 	ledger    *ledger.Ledger
 	desk      *desk.Desk
 	pins      *pins
+	secrets   *secrets
 	lists     *lists
 	gate      *gate.Gate
 	server    *api.Server
@@ -150,9 +150,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	conf := statOf(paths.ConfigFile(o.Home))
 	e, err := open(ctx, o)
 	if err != nil {
-		return o.refuse(ctx, lock, socket, err)
+		return o.refuse(ctx, lock, socket, conf, err)
 	}
 	e.stop, e.done = stop, ctx.Done()
 	l, err := lock.Listen(socket)
@@ -232,6 +233,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if e.authority, err = openAuthority(paths.AuthorityKey(o.Home), paths.AuthorityFile(o.Home), o.Now); err != nil {
 		return nil, err
 	}
+	e.secrets = newSecrets(o.Home, e.signer.Seed(), o.Now)
 	if e.pins, err = openPins(paths.PinsFile(o.Home)); err != nil {
 		return nil, err
 	}
@@ -252,7 +254,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	e.desk = desk.New(desk.Options{Roles: conf.Approvers, People: e.people, Wait: conf.AskWait, Now: o.Now})
 	e.gate = gate.New(gate.Options{
 		Runs: e.gateRun, Ledger: e.ledger, Desk: deskFace{e.desk, o.Now, more}, Pins: e.pins,
-		Inspect: &inspect.Inspector{}, Now: o.Now, Digest: digest,
+		Inspect: e.secrets, Now: o.Now, Digest: digest,
 	})
 	e.server = api.NewServer(e, api.ServerOptions{Home: o.Home, Program: o.Program})
 	return e, nil
@@ -278,7 +280,7 @@ func (e *Engine) close() error {
 	for _, r := range e.all() {
 		errs = append(errs, e.gate.Orphan(ctx, r.gate))
 	}
-	return errors.Join(append(errs, e.ledger.Close(ctx))...)
+	return errors.Join(append(errs, e.ledger.Close(ctx), e.secrets.close())...)
 }
 
 // idle stops the engine when it has had neither session nor connection for

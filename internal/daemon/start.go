@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,8 +122,9 @@ func heard(said string) error {
 }
 
 // refuse says why the engine could not start, to its starter and then to clients,
-// until one of its files is another or Linger is over, and returns that.
-func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, why error) error {
+// until one of its files is another or Linger is over, and returns that. conf is its
+// configuration as it was when it was read. No client hears of what is mended by then.
+func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, conf os.FileInfo, why error) error {
 	if o.Failed == nil {
 		return why
 	}
@@ -130,6 +132,7 @@ func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, why 
 		o.Linger = defaultLinger
 	}
 	files := o.files()
+	files[paths.ConfigFile(o.Home)] = conf
 	l, err := lock.Listen(socket)
 	o.Failed(why)
 	if err != nil {
@@ -144,7 +147,25 @@ func (o Options) refuse(ctx context.Context, lock *ipc.Lock, socket string, why 
 		awaitChange(ctx, files)
 	})
 	s := api.NewServer(nil, api.ServerOptions{Home: o.Home, Program: o.Program, Refusal: notStarted(why)})
-	return errors.Join(why, s.Serve(ctx, l))
+	return errors.Join(why, s.Serve(ctx, doubting{l, files, cancel}))
+}
+
+// A doubting listener ends, by end, with the first connection after one of files is
+// another. Who connected finds nobody, and starts the next engine.
+type doubting struct {
+	net.Listener
+	files map[string]os.FileInfo
+	end   func()
+}
+
+// Accept implements [net.Listener].
+func (l doubting) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil || !changed(l.files) {
+		return nc, err
+	}
+	l.end()
+	return nil, errors.Join(net.ErrClosed, nc.Close())
 }
 
 // files are those that decide whether an engine can start, as they are now; nil
@@ -164,8 +185,9 @@ func (o Options) files() map[string]os.FileInfo {
 	return files
 }
 
+// statOf follows links: what counts is what is read.
 func statOf(name string) os.FileInfo {
-	info, err := os.Lstat(name)
+	info, err := os.Stat(name)
 	if err != nil {
 		return nil
 	}
@@ -176,27 +198,32 @@ func statOf(name string) os.FileInfo {
 const lookEvery = 20 * time.Millisecond
 
 // awaitChange returns when one of files is another than it was, or ctx has ended.
-// The times of a directory say nothing: whoever verifies a ledger can change them.
 func awaitChange(ctx context.Context, files map[string]os.FileInfo) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for {
-		for name, was := range files {
-			now := statOf(name)
-			switch {
-			case (was == nil) != (now == nil):
-				return
-			case was == nil:
-			case was.Mode() != now.Mode(), !now.IsDir() && (now.Size() != was.Size() || !now.ModTime().Equal(was.ModTime()) || !os.SameFile(was, now)):
-				return
-			}
-		}
+	for !changed(files) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// changed reports whether one of files is another than it was. The times of a directory
+// say nothing: whoever verifies a ledger can change them.
+func changed(files map[string]os.FileInfo) bool {
+	for name, was := range files {
+		now := statOf(name)
+		switch {
+		case (was == nil) != (now == nil):
+			return true
+		case was == nil:
+		case was.Mode() != now.Mode(), !now.IsDir() && (now.Size() != was.Size() || !now.ModTime().Equal(was.ModTime()) || !os.SameFile(was, now)):
+			return true
+		}
+	}
+	return false
 }
 
 // Serve is what "ringfence engine run" does. started says that [Starter] started

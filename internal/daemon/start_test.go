@@ -118,6 +118,35 @@ func TestStormOfEngines(t *testing.T) {
 	}
 }
 
+// TestRepairedConfiguration: no client hears of an error that is mended by then, not even
+// the one that connects at once.
+func TestRepairedConfiguration(t *testing.T) {
+	f := newFixture(t).start(Options{})
+	f.end()
+	name := paths.ConfigFile(f.home)
+	for range 20 {
+		if err := os.WriteFile(name, []byte(`{"x": 1}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		told, ended := make(chan error, 1), make(chan error, 1)
+		go func() {
+			ended <- Run(context.Background(), Options{Home: f.home, UserHome: f.user, Failed: func(err error) { told <- err }, Linger: time.Hour})
+		}()
+		<-told
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		again := errors.New("the next engine is started")
+		_, err := api.Connect(context.Background(), api.Options{Home: f.home, Start: func(context.Context) error { return again }})
+		if !errors.Is(err, again) {
+			t.Fatalf("a client heard %v", err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("the engine did not fail")
+		}
+	}
+}
+
 // TestStormOfOneClient: a client whose engine does not even come to say why starts
 // the next after a pause, and one that it gave up itself at once.
 func TestStormOfOneClient(t *testing.T) {
