@@ -180,6 +180,9 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 		return nil, startEntry{}, fmt.Errorf("finding our own program: %w", err)
 	}
 	notes = slices.Concat(in.notes, notes)
+	if err := e.secrets.ready(); err != nil {
+		notes = append(notes, fmt.Sprintf("no secrets are lent: %v", err))
+	}
 	made := &run{notes: notes, verb: r.Verb, gate: &gate.Run{
 		Session: &session.Session{ID: id, Principal: r.Principal, Workspace: workspace, Home: e.user},
 		Policy:  in.policy, Servers: servers, Monitors: monitors, Box: boxName(r.Box),
@@ -188,6 +191,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 			Never: r.Ask != api.AskDesk || e.conf.AskNever, Wait: time.Duration(r.AskSeconds) * time.Second,
 		},
 	}}
+	made.gate.Lend = lender{e.secrets, id}
 	made.asker.Store(&asker{identity(c.Peer), r.OwnTerminal})
 	made.gate.Ask.Asker = func() any { return *made.asker.Load() }
 	start := startEntry{
@@ -414,6 +418,7 @@ func (e *Engine) ended(ctx context.Context, r *run, why string) error {
 	delete(e.runs, id)
 	e.note()
 	e.mu.Unlock()
+	e.secrets.drop(id)
 	if err != nil {
 		return fmt.Errorf("ending session %s: %w", id, err)
 	}

@@ -170,6 +170,7 @@ func (d *draft) resolve() *refusal {
 			d.res.Effects = append(d.res.Effects, got)
 		}
 		d.res.Bytes = d.req.Args
+		return d.lends()
 	default:
 		return refuse(act.CodeInvalid, "%q is no kind of request; known are tools/call, tools/list, exec and effect", d.req.Verb)
 	}
@@ -265,6 +266,10 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 			no = refuse(act.CodeNoAnswer, "the approval could not be used: %v", err)
 		}
 	}
+	var loans []act.Loan
+	if no == nil {
+		loans, no = d.loans()
+	}
 	t := d.allowed()
 	if no != nil {
 		t = d.denied(no)
@@ -287,6 +292,7 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 	if err := d.run.Session.Open(open); err != nil {
 		return d.denied(refuse(act.CodeSession, "the session has ended")), fmt.Errorf("opening ticket %s: %w", id, err)
 	}
+	t.Lend = loans
 	return t, nil
 }
 

@@ -121,6 +121,7 @@ type Run struct {
 	Servers  map[string]*Server // by name; fixed while the session lives
 	Monitors *policy.Monitors   // nil: no clause has a limit
 	Ask      Asking
+	Lend     Lender // nil: no secrets
 	Box      string // what confines the effects, as the launcher reported it: "none"
 }
 

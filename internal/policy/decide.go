@@ -54,7 +54,7 @@ func (p *Policy) waysOf(e act.Effect) ([]way, error) {
 	if e.Tree && e.Resource.Type != act.Path && e.Resource.Type != act.Repo {
 		return nil, fmt.Errorf("a %s has nothing beneath it", e.Resource.Type)
 	}
-	if e.Implied && e.Resource.Type != act.Path && e.Resource.Type != act.Repo {
+	if e.Implied && e.Resource.Type != act.Path && e.Resource.Type != act.Repo && e.Resource.Type != act.Secret {
 		return nil, fmt.Errorf("no other effect comes to one on a %s", e.Resource.Type)
 	}
 	whole := part{kind: kind, res: res, region: e.Tree, permits: !e.Implied, implied: e.Implied}

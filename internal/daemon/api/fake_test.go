@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/loan"
 	"ringfence/internal/act/waits"
 )
 
@@ -26,6 +27,8 @@ type fake struct {
 	questions []Question
 	export    []byte
 	decide    func(ctx context.Context, r act.Request) (act.Ticket, error)
+	tokens    sync.Map
+	own       [][]loan.Own
 	silent    bool // it does not say that decide may wait
 }
 
@@ -176,6 +179,44 @@ func (f *fake) Stop(_ context.Context, _ Caller, force bool) error {
 	if !force {
 		return Errorf(CodeRefused, "a session is open")
 	}
+	return nil
+}
+
+func (f *fake) SetSecret(_ context.Context, _ Caller, s SecretInfo, value []byte) error {
+	return f.SaveToken(context.Background(), Caller{}, s.Name, value)
+}
+
+func (f *fake) ListSecrets(context.Context, Caller) (SecretList, error) {
+	return SecretList{Secrets: []SecretInfo{{Name: "k"}}, Protection: "nothing"}, nil
+}
+
+func (f *fake) RemoveSecret(context.Context, Caller, string) error { return ErrNotFound }
+
+func (f *fake) Sentinels(_ context.Context, _ Caller, _ string, own []loan.Own) (out []loan.Sentinel, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.own = append(f.own, own)
+	for _, o := range own {
+		out = append(out, loan.Sentinel{Name: o.Name, Text: "sentinel-of-" + o.Name})
+	}
+	return out, nil
+}
+
+func (f *fake) LoadToken(_ context.Context, _ Caller, key string) ([]byte, error) {
+	v, ok := f.tokens.Load(key)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return v.([]byte), nil
+}
+
+func (f *fake) SaveToken(_ context.Context, _ Caller, key string, value []byte) error {
+	f.tokens.Store(key, value)
+	return nil
+}
+
+func (f *fake) DeleteToken(_ context.Context, _ Caller, key string) error {
+	f.tokens.Delete(key)
 	return nil
 }
 

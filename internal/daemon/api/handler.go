@@ -27,6 +27,7 @@ type Handler interface {
 	Desk
 	Tools
 	Record
+	Secrets
 	Authority
 	Engine
 }

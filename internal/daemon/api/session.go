@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/loan"
 )
 
 // A Session is one open session as its client sees it. It is the act.Decider
@@ -27,6 +28,8 @@ type Session struct {
 	link   *link             // the link that owns the session in the engine
 	lists  map[string][]byte // by server, the newest list that was decided
 	boxes  []BoxRecord       // of the servers, the newest of each
+	own    []loan.Own        // secrets of this session alone
+	lent   bool              // sentinels were asked for
 }
 
 var _ act.Decider = (*Session)(nil)
@@ -94,6 +97,9 @@ func (s *Session) owner(ctx context.Context) (*link, string, error) {
 		if err := do(ctx, l, methodBox, boxParams{id, b}, nil); err != nil {
 			return nil, "", fmt.Errorf("recording the box of %s again: %w", b.Server, err)
 		}
+	}
+	if err := s.lend(ctx, l, id); err != nil {
+		return nil, "", err
 	}
 	for _, server := range slices.Sorted(maps.Keys(s.lists)) {
 		if err := relist(ctx, l, id, server, s.lists[server]); err != nil {
