@@ -29,6 +29,7 @@ const (
 	LayerVirtualMachine   = "virtual-machine"
 	LayerSeatbelt         = "seatbelt"
 	LayerJobObject        = "job-object"
+	LayerNetwork          = "network"   // what of it there is: "network=policy"
 	LayerWorkspace        = "workspace" // it is not the live tree: "workspace=overlay", "workspace=copy"
 )
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -89,6 +90,30 @@ func change(t *testing.T, s *Spec, c string) {
 		s.Network = Network(v)
 	case "egress":
 		s.Egress = v
+	case "ways", "ports": // proxy, resolver and ports
+		for i, p := range list {
+			n, err := strconv.ParseUint(p, 10, 16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case k == "ways" && i == 0:
+				s.Ways.Proxy = uint16(n)
+			case k == "ways":
+				s.Ways.Resolver = uint16(n)
+			default:
+				s.Ways.Ports = append(s.Ways.Ports, uint16(n))
+			}
+		}
+	case "local":
+		for _, p := range list {
+			s.Ways.Local = append(s.Ways.Local, netip.MustParsePrefix(p))
+		}
+	case "placed":
+		for _, p := range list {
+			path, file, _ := strings.Cut(p, ":")
+			s.Placed = append(s.Placed, Placing{Path: path, File: file})
+		}
 	case "profile":
 		s.Profile = Profile(v)
 	case "wall", "memory":

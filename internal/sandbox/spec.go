@@ -38,7 +38,7 @@ type Network string
 // The networks. The zero Network has no way out and no way in.
 const (
 	NetworkNone   Network = ""       // no socket that leads out of the box
-	NetworkPolicy Network = "policy" // the socket Spec.Egress and nothing else
+	NetworkPolicy Network = "policy" // the socket Spec.Egress, by Spec.Ways, and nothing else
 	// NetworkOpen is the network of the machine, not held at all: for programs that
 	// a person said need it. The Report lists the network as missing.
 	NetworkOpen Network = "open"
@@ -123,8 +123,11 @@ type Spec struct {
 	Held    []string
 	Network Network
 	// Egress is the path of the Unix socket of our way out. Required with
-	// NetworkPolicy, refused without.
+	// NetworkPolicy, refused without. Where Ways.Take is given what listens in the box
+	// the box does not get to see the socket itself.
 	Egress  string
+	Ways    Ways      // how what is in the box comes to it; only with NetworkPolicy
+	Placed  []Placing // only with NetworkPolicy
 	Profile Profile
 	Limits  Limits
 	// Files are handed to the program as descriptors 3, 4, …: the channels of
@@ -256,7 +259,7 @@ func (s Spec) Validate(can ...Ability) error {
 	if s.Workspace.Copied != "" && !slices.Contains(can, Copies) {
 		return errors.New("spec: the workspace is a copy, which this kind of box cannot have")
 	}
-	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkLimits} {
+	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkWays, s.checkLimits} {
 		if err := check(); err != nil {
 			return err
 		}

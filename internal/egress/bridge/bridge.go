@@ -46,7 +46,7 @@ func Dial(ctx context.Context, socket string, p Preamble) (*net.UnixConn, error)
 	if err != nil {
 		return nil, err // net says "dial unix path"
 	}
-	u := c.(*net.UnixConn) //nolint:errcheck // that is what "unix" dials
+	u := c.(*net.UnixConn) // that is what "unix" dials
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := u.SetWriteDeadline(deadline); err != nil {
 			return nil, closing(u, err)

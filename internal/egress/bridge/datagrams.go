@@ -27,9 +27,10 @@ func (s *server) datagrams(p net.PacketConn) error {
 	buf := make([]byte, maxMessage)
 	for {
 		n, from, err := p.ReadFrom(buf)
+		if s.ctx.Err() != nil {
+			break
+		}
 		switch {
-		case s.ctx.Err() != nil:
-			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil || n < headSize || !s.place():
@@ -43,6 +44,7 @@ func (s *server) datagrams(p net.PacketConn) error {
 			}
 		})
 	}
+	return nil //nolint:nilerr // it is how the end shows
 }
 
 // ask brings query to the way out and returns what that answers.

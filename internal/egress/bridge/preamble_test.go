@@ -37,8 +37,12 @@ func TestLines(t *testing.T) {
 func TestLineOfWhatCannotBe(t *testing.T) {
 	to := netip.MustParseAddrPort("198.18.0.1:443")
 	for _, p := range []Preamble{
-		{}, {Kind: "x", Dst: to}, {Kind: KindProxy}, {Kind: KindProxy, Dst: to, PID: -1},
-		{Kind: KindProxy, Dst: netip.MustParseAddrPort("1.2.3.4:0")}, {Kind: KindProxy, Dst: netip.MustParseAddrPort("[fe80::1%lo]:1")},
+		{},
+		{Kind: "x", Dst: to},
+		{Kind: KindProxy},
+		{Kind: KindProxy, Dst: to, PID: -1},
+		{Kind: KindProxy, Dst: netip.MustParseAddrPort("1.2.3.4:0")},
+		{Kind: KindProxy, Dst: netip.MustParseAddrPort("[fe80::1%lo]:1")},
 	} {
 		if line, err := p.Line(); err == nil {
 			t.Errorf("%v: %s", p, line)

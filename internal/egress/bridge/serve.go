@@ -134,17 +134,19 @@ func (s *server) place() bool {
 func (s *server) accept(l net.Listener, kind Kind) error {
 	for {
 		c, err := l.Accept()
+		if s.ctx.Err() != nil {
+			if err == nil {
+				reset(c)
+			}
+			break
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
 		if err != nil {
-			if s.ctx.Err() != nil {
-				return nil
-			}
-			if errors.Is(err, net.ErrClosed) {
-				return err
-			}
 			// Descriptors or memory are short: what is there may end.
 			select {
 			case <-s.ctx.Done():
-				return nil
 			case <-time.After(acceptPause):
 			}
 			continue
@@ -159,6 +161,7 @@ func (s *server) accept(l net.Listener, kind Kind) error {
 			s.carry(in, kind)
 		})
 	}
+	return nil
 }
 
 // carry brings one connection to the way out and stays until both directions have ended.

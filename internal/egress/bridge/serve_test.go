@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -193,7 +194,7 @@ func TestResolver(t *testing.T) {
 		if _, err := io.ReadFull(c, query); err != nil {
 			return
 		}
-		answer := append(query, long...)
+		answer := slices.Concat(query, []byte(long))
 		_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
 	})
 	query := []byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01")

@@ -46,6 +46,7 @@ func (b *builder) think() error {
 		return err
 	}
 	b.holdSockets(&p.hold)
+	p.entering = enteringOf(s.Ways)
 	b.plan = p
 	if s.Stdin != nil {
 		_, err := unix.IoctlGetTermios(int(s.Stdin.Fd()), unix.TCGETS)
@@ -154,7 +155,7 @@ func (b *builder) holdSockets(h *holding) {
 		return
 	}
 	h.on, h.sockets, h.shared = true, true, b.spec.Network == sandbox.NetworkOpen
-	if b.spec.Network == sandbox.NetworkPolicy {
+	if b.spec.ShowsEgress() {
 		h.reachable = append(h.reachable, realOf(b.spec.Egress))
 	}
 }

@@ -21,6 +21,7 @@ func (s *stage) isolate() {
 	s.do("host name", func() error { return unix.Sethostname([]byte(s.plan.hostname)) })
 	if !s.plan.open { // the machine's is not ours to set up
 		s.do("loopback", loopback)
+		s.openWays()
 	}
 	s.do("shares of the machine", s.bound)
 }

@@ -76,7 +76,7 @@ func printable(line string) bool {
 
 // synthetic returns the files of /etc that are made up: what the machine has there
 // names its people and its network.
-func synthetic(who person, open bool) (map[string]string, error) {
+func synthetic(who person, network sandbox.Network) (map[string]string, error) {
 	home := who.home
 	if home == "" {
 		home = "/"
@@ -104,7 +104,11 @@ func synthetic(who person, open bool) (map[string]string, error) {
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nservices: files\nprotocols: files\nrpc: files\n",
 		"/etc/resolv.conf":   "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
 	}
-	if !open {
+	if network == sandbox.NetworkPolicy {
+		// A person may be asked about a name.
+		files["/etc/resolv.conf"] = "nameserver 127.0.0.1\noptions timeout:15 attempts:2\n"
+	}
+	if network != sandbox.NetworkOpen {
 		return files, nil
 	}
 	// With the network of the machine go the names that it has there.

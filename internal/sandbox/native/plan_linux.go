@@ -28,6 +28,8 @@ type plan struct {
 	program string // seccomp program of the program's process, as bytes
 	own     string // the same of pid 1
 	hold    holding
+
+	entering entering // where the box comes to its way out; zero for nowhere
 }
 
 // A kind says how a node of the box's file tree comes to be.
@@ -118,6 +120,7 @@ func (p *plan) visit(c *coder) {
 	c.str(&p.program)
 	c.str(&p.own)
 	c.flag(&p.open)
+	p.entering.visit(c)
 	c.flag(&p.hold.on)
 	c.flag(&p.hold.names)
 	c.flag(&p.hold.sockets)

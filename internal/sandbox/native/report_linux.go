@@ -49,6 +49,9 @@ func (b *builder) readBack() error {
 	if b.plain {
 		r.plain(b.because, b.setup.traced, b.box.temp)
 	}
+	if err := r.network(b.facts.PID, b.spec); err != nil {
+		return err
+	}
 	r.limits(b.facts, b.plan.limits)
 	r.group(b.box.leaf, b.facts)
 	r.shared(b.shared)

@@ -75,20 +75,21 @@ type builder struct {
 	because error // why plain
 	shared  int64 // processes that the user had, where the limit counts all of his
 
-	box    *box
-	ids    ids
-	become bool // the stage takes the ids of the box itself
-	plan   *plan
-	fds    []int
-	own    []int // descriptors of ours among fds
-	wire   *wire
-	theirs []*os.File // ends of pipes that go to the box
-	ours   readback.Facts
-	facts  readback.Facts // of the program's process
-	setup  setup
-	known  groundwork
-	steps  []string
-	fail   error
+	box       *box
+	ids       ids
+	become    bool // the stage takes the ids of the box itself
+	plan      *plan
+	fds       []int
+	own       []int // descriptors of ours among fds
+	wire      *wire
+	theirs    []*os.File // ends of pipes that go to the box
+	ours      readback.Facts
+	facts     readback.Facts     // of the program's process
+	listening *sandbox.Listening // what the stage handed out, until it is handed on
+	setup     setup
+	known     groundwork
+	steps     []string
+	fail      error
 }
 
 func (t Tier) builder(s sandbox.Spec) *builder {
@@ -167,6 +168,7 @@ func (b *builder) complete(ctx, setup context.Context, thought <-chan error) err
 	if !stop() && b.fail == nil {
 		b.fail = notBuilt("set-up", context.Cause(setup))
 	}
+	b.do("handing out the ways", b.handOut)
 	b.do("confirm", b.confirm)
 	b.box.left = leftoversOf(b.spec)
 	b.do("start", b.letGo)
@@ -311,7 +313,10 @@ func (b *builder) attributes() *syscall.SysProcAttr {
 	attr.UidMappings, attr.GidMappings = b.ids.maps()
 	attr.AmbientCaps = stageCaps
 	if b.spec.Workspace.Upper != "" {
-		attr.AmbientCaps = slices.Concat(stageCaps, overlayCaps)
+		attr.AmbientCaps = slices.Concat(attr.AmbientCaps, overlayCaps)
+	}
+	if b.spec.Network == sandbox.NetworkPolicy {
+		attr.AmbientCaps = append(slices.Clip(attr.AmbientCaps), unix.CAP_NET_BIND_SERVICE)
 	}
 	if b.ids.outer >= 0 {
 		attr.GidMappingsEnableSetgroups = true
@@ -401,6 +406,10 @@ func (b *builder) awaitReady() error {
 			// It is confined; while it is looked at, pid 1 confines itself.
 			// If it is gone, the stage says why.
 			b.facts, looked = readback.ReadPidfd(b.box.program)
+		case fr.kind == frameWays:
+			if err := b.taken(fr); err != nil {
+				return err
+			}
 		case fr.kind == frameReady && b.box.program >= 0:
 			b.wire.plain = true
 			return errors.Join(looked, decode(fr.payload, &b.setup))
@@ -464,7 +473,7 @@ func (b *builder) abandon() error {
 	<-b.box.reaped
 	b.wire.close()
 	b.box.closeStreams()
-	return errors.Join(b.fail, b.box.giveBack())
+	return errors.Join(b.fail, b.dropWays(), b.box.giveBack())
 }
 
 // words returns what the stage said on its standard error, which is only written when

@@ -67,10 +67,13 @@ func newView(s sandbox.Spec, who person, own bool, host map[string]node) (*view,
 	if err := v.addNamed(s); err != nil {
 		return nil, err
 	}
-	if err := v.addBase(who, s.Network == sandbox.NetworkOpen); err != nil {
+	if err := v.addBase(who, s.Network); err != nil {
 		return nil, err
 	}
 	if err := v.addProgram(s); err != nil {
+		return nil, err
+	}
+	if err := v.addPlaced(s.Placed); err != nil {
 		return nil, err
 	}
 	v.forget()
@@ -98,7 +101,7 @@ func (v *view) addNamed(s sandbox.Spec) error {
 	for _, p := range s.ReadOnly {
 		all = append(all, entry{"readable path", p, sandbox.ReadOnly})
 	}
-	if s.Network == sandbox.NetworkPolicy {
+	if s.ShowsEgress() {
 		all = append(all, entry{"way out", s.Egress, sandbox.ReadOnly})
 	}
 	for _, p := range s.Denied {
@@ -257,14 +260,14 @@ func (v *view) forget() {
 }
 
 // addBase adds what every box has of the host.
-func (v *view) addBase(who person, open bool) error {
+func (v *view) addBase(who person, network sandbox.Network) error {
 	for _, p := range base {
 		v.addHost(p)
 	}
 	for _, name := range etc {
 		v.addHost("/etc/" + name)
 	}
-	files, err := synthetic(who, open)
+	files, err := synthetic(who, network)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ const (
 	frameStarted // the program runs
 	frameFailed  // a failure: nothing runs
 	frameDenied  // a denial
+	frameWays    // handed: sockets that listen in the box
 	frameEnded   // an ending: how the program ended; with namespaces, pid 1 is alone
 )
 

@@ -43,6 +43,26 @@ var parsers = map[string]func(text string) (string, error){
 		}
 		return strings.Join(all, "; "), err
 	},
+	"dev": func(text string) (string, error) {
+		names, err := parseInterfaces(text)
+		return fmt.Sprint(names), err
+	},
+	"trie": func(text string) (string, error) {
+		n, err := parseTrie(text)
+		return fmt.Sprint(n.Local, n.Routes), err
+	},
+	"routes6": func(text string) (string, error) {
+		n, err := parseRoutes6(text)
+		return fmt.Sprint(n.Local, n.Routes), err
+	},
+	"tcp6": func(text string) (string, error) {
+		all, err := parseSockets("tcp6", text)
+		return fmt.Sprint(all), err
+	},
+	"udp": func(text string) (string, error) {
+		all, err := parseSockets("udp", text)
+		return fmt.Sprint(all), err
+	},
 	"link": func(text string) (string, error) {
 		v, err := parseLink(text)
 		return fmt.Sprint(v), err
