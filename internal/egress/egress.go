@@ -25,7 +25,9 @@
 package egress
 
 import (
+	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -33,9 +35,8 @@ import (
 	"net/url"
 	"time"
 
-	"crypto/x509"
-
 	"ringfence/internal/act"
+	"ringfence/internal/act/loan"
 )
 
 // A Resolver looks names up. *net.Resolver is one.
@@ -44,22 +45,12 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// An Interceptor opens TLS. It speaks to conn as the server called host, and hands each
-// request that comes in to h; the Host of a request is for h to compare. It returns when
-// the connection is over and every request of it has been handled, and closes conn.
-// The first bytes that conn gives are those of the ClientHello, which was read already.
+// An Interceptor opens TLS; *mitm.Interceptor is the one outside of tests. It speaks to
+// conn as the server at host, which is "name:port", and hands each request for that host
+// to h. It returns when the connection is over and every request of it has been handled,
+// and closes conn. The first bytes that conn gives are those of the ClientHello.
 type Interceptor interface {
 	Serve(ctx context.Context, conn net.Conn, host string, h http.Handler) error
-}
-
-// A Sentinel is a text that stands for a secret in the box. It is never a value.
-type Sentinel struct {
-	Name string // of the secret
-	Text string // what the box has in its place
-	Host string // "host:port" that the secret is bound to
-	// Header is the field in which it goes out, "Authorization" if "". Anywhere else, and
-	// anywhere on another host, the text is refused.
-	Header string
 }
 
 // A Network says what the machine is connected to. Its zero value is the public internet,
@@ -80,14 +71,26 @@ type Limits struct {
 	Names       int           // names with a fake address [4096]
 }
 
+func (l Limits) withDefaults() Limits {
+	l.Connections = cmp.Or(max(l.Connections, 0), 1024)
+	l.Header = cmp.Or(max(l.Header, 0), 64<<10)
+	l.HeadWait = cmp.Or(max(l.HeadWait, 0), 10*time.Second)
+	l.Idle = cmp.Or(max(l.Idle, 0), 10*time.Minute)
+	l.Names = cmp.Or(max(l.Names, 0), 4096)
+	return l
+}
+
 // Options are what a way out is made of. Decider is required.
 type Options struct {
 	Decider   act.Decider
 	Network   Network
-	Intercept Interceptor // nil: TLS that no clause lets pass as it is, is refused
-	Sentinels []Sentinel
+	Intercept Interceptor     // nil: TLS that no clause lets pass as it is, is refused
+	Sentinels []loan.Sentinel // what stands for secrets in the box
 	Limits    Limits
-	Now       func() time.Time // nil: time.Now
+	// Local are the ranges whose addresses stand for names in the box, one of IPv4 and one
+	// of IPv6 at most; nil: 198.18.0.0/15 and fd52:6633::/64.
+	Local []netip.Prefix
+	Now   func() time.Time // nil: time.Now
 }
 
 // errNoDecider says that nothing can be allowed.

@@ -1,0 +1,112 @@
+package egress
+
+import (
+	"container/list"
+	"encoding/binary"
+	"net/netip"
+	"sync"
+
+	"ringfence/internal/act/weburl"
+)
+
+// defaultLocal are ranges that lead nowhere else: of RFC 2544 and RFC 4193.
+var defaultLocal = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd52:6633::/64")}
+
+// names are the names of one box that addresses stand for. The one that was not used for
+// longest gives its place to a new one, and its addresses stand for nothing until then.
+type names struct {
+	four, six netip.Prefix // the zero Prefix: there are none
+	limit     uint32
+
+	mu    sync.Mutex
+	used  *list.List // of *standIn, the last used first
+	by    map[weburl.Host]*list.Element
+	place map[uint32]*list.Element
+	next  uint32 // the first place that was never given out
+}
+
+type standIn struct {
+	host  weburl.Host
+	place uint32
+}
+
+func newNames(limit int, local []netip.Prefix) *names {
+	if local == nil {
+		local = defaultLocal
+	}
+	n := &names{limit: uint32(min(limit, 1<<16)), used: list.New(), by: map[weburl.Host]*list.Element{}, place: map[uint32]*list.Element{}, next: 1}
+	for _, p := range local {
+		room := min(p.Addr().BitLen()-p.Bits(), 16)
+		n.limit = min(n.limit, 1<<room-2) // neither the first nor the last address
+		if p = p.Masked(); p.Addr().Is4() {
+			n.four = p
+		} else {
+			n.six = p
+		}
+	}
+	return n
+}
+
+// standIns returns the addresses that stand for host, invalid where there is no range.
+func (n *names) standIns(host weburl.Host) (four, six netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.by[host]
+	if e == nil {
+		e = n.add(host)
+	}
+	n.used.MoveToFront(e)
+	place := e.Value.(*standIn).place
+	return at(n.four, place), at(n.six, place)
+}
+
+// add gives host a place: the next, or the one that was not used for longest.
+func (n *names) add(host weburl.Host) *list.Element {
+	s := &standIn{host: host, place: n.next}
+	if n.next > n.limit {
+		old := n.used.Remove(n.used.Back()).(*standIn)
+		delete(n.by, old.host)
+		s.place = old.place
+	} else {
+		n.next++
+	}
+	e := n.used.PushFront(s)
+	n.by[host], n.place[s.place] = e, e
+	return e
+}
+
+// at returns the address number place of p.
+func at(p netip.Prefix, place uint32) netip.Addr {
+	if !p.IsValid() {
+		return netip.Addr{}
+	}
+	b := p.Addr().AsSlice()
+	last := b[len(b)-4:]
+	binary.BigEndian.PutUint32(last, binary.BigEndian.Uint32(last)|place)
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// host returns what a stands for: a name, or itself where it is of no local range.
+func (n *names) host(a netip.Addr) (weburl.Host, bool) {
+	a = a.Unmap()
+	p := n.four
+	if a.Is6() {
+		p = n.six
+	}
+	if !p.IsValid() || !p.Contains(a) {
+		return literal(a), a.IsValid()
+	}
+	b := a.AsSlice()
+	place := binary.BigEndian.Uint32(b[len(b)-4:])
+	first := p.Addr().AsSlice()
+	place &^= binary.BigEndian.Uint32(first[len(first)-4:])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.place[place]
+	if e == nil || at(p, place) != a {
+		return weburl.Host{}, false
+	}
+	n.used.MoveToFront(e)
+	return e.Value.(*standIn).host, true
+}
