@@ -29,7 +29,7 @@ func newServers(s *streams) *cobra.Command {
 		Long: "Look at the servers of every \"ringfence mcp\" of this home that runs, and restart\n" +
 			"one; or try a server of a list without an agent.",
 	}
-	c.AddCommand(newServersList(s), newServersLogs(s), newServersRestart(s), newServersTest(s))
+	c.AddCommand(newServersList(s), newServersLogs(s), newServersRestart(s), newServersTest(s), newServersLogin(s), newServersLogout(s))
 	return c
 }
 
@@ -104,7 +104,7 @@ func heldText(all []heldServer) string {
 		}
 		b.WriteString("\n")
 		if h.Box != "" {
-			fmt.Fprintf(&b, "%-16s       %s\n", "", h.Box)
+			fmt.Fprintf(&b, "%-16s       box: %s\n", "", shortBox(h.Box))
 		}
 		if h.Error != "" {
 			fmt.Fprintf(&b, "%-16s       %s\n", "", h.Error)
@@ -269,7 +269,7 @@ func newServersTest(s *streams) *cobra.Command {
 		Long: "Start each server of a list in its box, or reach it, read its tools, ask whether\n" +
 			"it answers, and stop it. Nothing is decided, and no tool is called.",
 		Args:        cobra.MaximumNArgs(1),
-		Annotations: exits(status{codeFailed, "one does not work"}),
+		Annotations: exits(status{codeFailed, "one does not work, or has a tool that no agent can call before a review"}),
 		RunE: func(c *cobra.Command, args []string) error {
 			return testServers(c.Context(), s, mcpFlags{servers: file, workspace: workspace, tier: tier}, args)
 		},
@@ -291,6 +291,8 @@ type testedServer struct {
 	Answers  string `json:"answers,omitempty"`
 	Error    string `json:"error,omitempty"`
 	Log      string `json:"log,omitempty"`
+
+	OutOfUse []string `json:"out_of_use,omitempty"` // tools that no agent can call before a review
 }
 
 func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) error {
@@ -332,8 +334,12 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 			boxes.Blocked[server.Name] = err.Error()
 		}
 		t := mediator.Try(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: slog.New(slog.DiscardHandler)}, server)
-		all = append(all, tested(t))
-		works = works && t.Error == ""
+		r := tested(t)
+		if r.OutOfUse, err = daemon.OutOfUse(home, server.Name, t.List); err != nil {
+			return err
+		}
+		all = append(all, r)
+		works = works && t.Error == "" && len(r.OutOfUse) == 0
 	}
 	if err := s.value(all, func() string { return testedText(all) }); err != nil {
 		return err
@@ -378,11 +384,15 @@ func testedText(all []testedServer) string {
 	for _, t := range all {
 		if t.Works {
 			fmt.Fprintf(&b, "%-16s works: MCP %s, %s, ready in %s, answers in %s\n", t.Name, t.Protocol, count(t.Tools, "tool"), t.Ready, t.Answers)
+			if n := len(t.OutOfUse); n > 0 {
+				fmt.Fprintf(&b, "%-16s but no agent can call %s: changed since approved, or rejected; once a client has connected, `ringfence tools review %s` shows it\n",
+					"", strings.Join(t.OutOfUse, ", "), t.Name)
+			}
 		} else {
 			fmt.Fprintf(&b, "%-16s does not work: %s\n", t.Name, t.Error)
 		}
 		if t.Box != "" {
-			fmt.Fprintf(&b, "%-16s %s\n", "", t.Box)
+			fmt.Fprintf(&b, "%-16s box: %s\n", "", shortBox(t.Box))
 		}
 		if !t.Works && t.Log != "" {
 			fmt.Fprintf(&b, "%-16s it wrote:\n%s\n", "", strings.TrimRight(t.Log, "\n"))

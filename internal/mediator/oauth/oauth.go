@@ -71,9 +71,9 @@ type Options struct {
 	// answer comes to this process. nil says that nobody is there, and then a server that
 	// wants a login is an error.
 	Person func(ctx context.Context, at string) error
-	// Hold is called before a token is renewed, so that one process does it at a time;
-	// release ends that. nil is nothing.
-	Hold func(ctx context.Context) (release func(), err error)
+	// Hold is called before a stored token is renewed, so that one process does it at a
+	// time; release ends that. nil is nothing.
+	Hold func(ctx context.Context, id string) (release func(), err error)
 	// Note tells people what happened; nil tells nobody.
 	Note func(text string)
 	// Now is the clock; nil is time.Now.
@@ -211,38 +211,46 @@ func (c *Client) take(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, errors.New("the wait for its login was ended by us")
 	}
-	free := func() { <-c.turn }
-	if c.o.Hold == nil {
-		return free, nil
-	}
-	done, err := c.o.Hold(ctx)
-	if err != nil {
-		free()
-		return nil, fmt.Errorf("waiting for another process that logs in to it: %w", err)
-	}
-	return func() { done(); free() }, nil
+	return func() { <-c.turn }, nil
 }
 
-// Login has a person agree, whatever is stored. challenges are the WWW-Authenticate
-// headers of an answer of the server, none if there was no need for one.
-func (c *Client) Login(ctx context.Context, challenges []string) error {
-	ch, err := readChallenge(challenges)
+// Login obtains a grant, whatever is stored. The server is asked first what it wants.
+func (c *Client) Login(ctx context.Context) (Grant, error) {
+	ch, err := c.probe(ctx)
 	if err != nil {
-		return err
+		return Grant{}, err
 	}
 	release, err := c.take(ctx)
 	if err != nil {
-		return err
+		return Grant{}, err
 	}
 	defer release()
-	if err := c.load(ctx); err != nil {
-		return err
-	}
 	f, err := c.discover(ctx, ch)
 	if err != nil {
-		return err
+		return Grant{}, err
 	}
-	return c.obtain(ctx, f, ch.scopes)
+	if err := c.obtain(ctx, f, ch.scopes); err != nil {
+		return Grant{}, err
+	}
+	return *c.have(), nil
+}
+
+// probe sends the server a request without a token, of which it does nothing, and returns
+// how it refuses that.
+func (c *Client) probe(ctx context.Context) (challenge, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server.String(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		return challenge{}, errors.New("its URL is not one")
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range c.o.Server.Headers {
+		r.Header.Set(name, value)
+	}
+	a, err := c.ask(ctx, r)
+	if err != nil || a.status != http.StatusUnauthorized {
+		return challenge{}, err
+	}
+	return readChallenge(a.header.Values("Www-Authenticate"))
 }
 
 // Logout forgets everything that is stored for the server, and asks the authorization

@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -64,20 +67,46 @@ func ServerID(s mediator.Server) string {
 	return s.Name + "-" + hex.EncodeToString(sum[:8])
 }
 
-// Memory is a TokenStore that ends with the process.
-type Memory struct {
-	mu     sync.Mutex
-	grants map[string][]Grant // by server, the last one saved at the end
+// Records keep bytes under names. Load returns nil if there is nothing.
+type Records interface {
+	Load(ctx context.Context, name string) ([]byte, error)
+	Save(ctx context.Context, name string, value []byte) error
+	Delete(ctx context.Context, name string) error
 }
 
-// NewMemory returns an empty Memory.
-func NewMemory() *Memory { return &Memory{grants: map[string][]Grant{}} }
+// Bounds of what is kept of one server.
+const (
+	maxIssuers = 4
+	maxRecord  = 64 << 10
+)
+
+// Kept returns a TokenStore over r: one record for each server. Of issuers but the last
+// one only the client is kept, and of issuers before the last few nothing.
+func Kept(r Records) TokenStore { return kept{r} }
+
+type kept struct{ r Records }
+
+// recordName is the name of a server's record.
+func recordName(server string) string { return "oauth/" + server }
+
+func (k kept) all(ctx context.Context, server string) ([]Grant, error) {
+	raw, err := k.r.Load(ctx, recordName(server))
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	var all []Grant
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, errors.New("what is kept for it cannot be read") // err may quote it
+	}
+	return all, nil
+}
 
 // Load implements [TokenStore].
-func (m *Memory) Load(_ context.Context, server, issuer string) (Grant, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := m.grants[server]
+func (k kept) Load(ctx context.Context, server, issuer string) (Grant, bool, error) {
+	all, err := k.all(ctx, server)
+	if err != nil {
+		return Grant{}, false, err
+	}
 	for i := len(all) - 1; i >= 0; i-- {
 		if issuer == "" || all[i].Issuer == issuer {
 			return all[i], true, nil
@@ -87,31 +116,86 @@ func (m *Memory) Load(_ context.Context, server, issuer string) (Grant, bool, er
 }
 
 // Save implements [TokenStore].
-func (m *Memory) Save(_ context.Context, g Grant) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.grants[g.Server] = append(without(m.grants[g.Server], g.Issuer), g)
-	return nil
+func (k kept) Save(ctx context.Context, g Grant) error {
+	all, err := k.all(ctx, g.Server)
+	if err != nil {
+		return err
+	}
+	all = without(all, g.Issuer)
+	for i, old := range all {
+		all[i] = Grant{Server: old.Server, Name: old.Name, Issuer: old.Issuer, Client: old.Client}
+	}
+	all = append(all, g)
+	for len(all) > 0 {
+		raw, err := json.Marshal(all)
+		if err != nil {
+			return fmt.Errorf("writing a login: %w", err)
+		}
+		if len(all) <= maxIssuers && len(raw) <= maxRecord {
+			return k.r.Save(ctx, recordName(g.Server), raw)
+		}
+		all = all[1:]
+	}
+	return errors.New("its tokens are too long to be kept")
 }
 
 // Delete implements [TokenStore].
-func (m *Memory) Delete(_ context.Context, server, issuer string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (k kept) Delete(ctx context.Context, server, issuer string) error {
 	if issuer == "" {
-		delete(m.grants, server)
-		return nil
+		return k.r.Delete(ctx, recordName(server))
 	}
-	m.grants[server] = without(m.grants[server], issuer)
-	return nil
+	all, err := k.all(ctx, server)
+	if err != nil {
+		return err
+	}
+	rest := without(all, issuer)
+	if len(rest) == 0 {
+		return k.r.Delete(ctx, recordName(server))
+	}
+	raw, err := json.Marshal(rest)
+	if err != nil {
+		return fmt.Errorf("writing a login: %w", err)
+	}
+	return k.r.Save(ctx, recordName(server), raw)
 }
 
 func without(all []Grant, issuer string) []Grant {
-	var kept []Grant
+	var rest []Grant
 	for _, g := range all {
 		if g.Issuer != issuer {
-			kept = append(kept, g)
+			rest = append(rest, g)
 		}
 	}
-	return kept
+	return rest
+}
+
+// NewMemory returns a TokenStore that ends with the process.
+func NewMemory() TokenStore { return Kept(&memory{all: map[string][]byte{}}) }
+
+type memory struct {
+	mu  sync.Mutex
+	all map[string][]byte
+}
+
+// Load implements [Records].
+func (m *memory) Load(_ context.Context, name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[name], nil
+}
+
+// Save implements [Records].
+func (m *memory) Save(_ context.Context, name string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all[name] = value
+	return nil
+}
+
+// Delete implements [Records].
+func (m *memory) Delete(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, name)
+	return nil
 }

@@ -62,7 +62,8 @@ func (c *Client) current(ctx context.Context) (*Grant, error) {
 	c.mu.Unlock()
 	if !loaded {
 		if err := c.load(ctx); err != nil {
-			return nil, err
+			c.o.Note(err.Error())
+			return nil, nil // a server that wants no login needs no store, and another one says so
 		}
 	}
 	g := c.have()
@@ -112,7 +113,7 @@ func (c *Client) renew(ctx context.Context, ch challenge) error {
 		return err
 	}
 	if g != nil && g.Issuer == f.issuer {
-		if c.o.Now().Sub(g.Obtained) < freshTime {
+		if age := c.o.Now().Sub(g.Obtained); age >= 0 && age < freshTime {
 			return errors.New("it does not accept the token that was just obtained for it")
 		}
 		if g.Refresh != "" {
@@ -207,6 +208,23 @@ func (c *Client) obtain(ctx context.Context, f found, wanted []string) error {
 func (c *Client) refresh(ctx context.Context, g Grant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchange)
 	defer cancel() // one that is broken off would lose the grant
+	if c.o.Hold != nil {
+		release, err := c.o.Hold(ctx, c.id)
+		if err != nil {
+			return fmt.Errorf("waiting for another process that renews its token: %w", err)
+		}
+		defer release()
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+		now := c.have()
+		switch {
+		case now == nil:
+			return c.loginHint("its login was ended")
+		case now.Access != g.Access:
+			return nil
+		}
+	}
 	values := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}, "resource": {g.Resource}}
 	doc, err := c.tokens(ctx, tokenRequest{at: g.TokenAt, issuer: g.Issuer, client: g.Client, values: values, key: g.Key})
 	switch {

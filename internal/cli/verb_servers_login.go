@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/desk"
+	"ringfence/internal/mediator"
+	"ringfence/internal/mediator/oauth"
+	"ringfence/internal/mediator/remote"
+	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
+)
+
+// loginWait is how long a person has to agree.
+const loginWait = 10 * time.Minute
+
+func newServersLogin(s *streams) *cobra.Command {
+	var file string
+	var open bool
+	c := &cobra.Command{
+		Use:   "login NAME",
+		Short: "Log in to a server that is reached over HTTP",
+		Long: "Find out who gives tokens for a server, print the URL at which you agree, wait\n" +
+			"until your browser comes back to this machine, and keep the tokens in the vault.\n" +
+			"The server gets them from ringfence; agents do not.",
+		Args:        cobra.ExactArgs(1),
+		Annotations: exits(status{codeFailed, "there is no token"}),
+		RunE: func(c *cobra.Command, args []string) error {
+			srv, err := loginServer(s, file, args[0])
+			if err != nil {
+				return err
+			}
+			return login(c.Context(), s, srv, open)
+		},
+	}
+	c.Flags().StringVar(&file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
+	c.Flags().BoolVar(&open, "open", false, "open the URL in your browser too")
+	return c
+}
+
+func newServersLogout(s *streams) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "logout NAME",
+		Short: "Forget the tokens of a server, and have them ended",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			srv, err := loginServer(s, file, args[0])
+			if err != nil {
+				return err
+			}
+			return logout(c.Context(), s, srv)
+		},
+	}
+	c.Flags().StringVar(&file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
+	return c
+}
+
+// loginServer returns the server called name of a list, if it is one to log in to.
+func loginServer(s *streams, file, name string) (mediator.Server, error) {
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelError}))
+	if err := ownList(&file); err != nil {
+		return mediator.Server{}, err
+	}
+	servers, err := agreedServers(file, log)
+	if err != nil {
+		return mediator.Server{}, err
+	}
+	found, err := only(servers, name)
+	if err != nil {
+		return mediator.Server{}, err
+	}
+	srv := found[0]
+	var why string
+	switch {
+	case !srv.Remote():
+		why = "it is started by us, and not reached over HTTP"
+	case srv.Ringfence.Socket != "":
+		why = "it is reached by a Unix socket"
+	case srv.Headers["Authorization"] != "":
+		why = "its entry has an Authorization header, which is what it is shown"
+	default:
+		return srv, nil
+	}
+	return srv, &exitError{code: codeUsage, err: fmt.Errorf("server %s is not logged in to: %s", name, why)}
+}
+
+// loginClient returns what logs in to srv.
+func loginClient(s *streams, srv mediator.Server, person func(context.Context, string) error) (*oauth.Client, error) {
+	carrier, err := remote.Reach(nil)(srv)
+	if err != nil {
+		return nil, &exitError{code: codeFailed, err: fmt.Errorf("reaching server %s: %w", srv.Name, err)}
+	}
+	o := loginOptions(srv, carrier)
+	o.Person, o.Note = person, func(text string) { s.say("%s", text) }
+	return oauth.New(o)
+}
+
+// A loggedIn is what a login gave, without the tokens.
+type loggedIn struct {
+	Name    string    `json:"name"`
+	Issuer  string    `json:"issuer"`
+	Scopes  []string  `json:"scopes"`
+	Expires time.Time `json:"expires,omitzero"`
+	Renewed bool      `json:"renewed"` // by itself, when it expires
+}
+
+func login(ctx context.Context, s *streams, srv mediator.Server, open bool) error {
+	ctx, cancel := context.WithTimeout(ctx, loginWait)
+	defer cancel()
+	c, err := loginClient(s, srv, func(_ context.Context, at string) error {
+		s.say("To log in to %s, open this URL in your browser:\n\n  %s\n\nIt comes back to this machine, which waits for %v.", srv.Name, at, loginWait)
+		if open {
+			if err := openBrowser(at); err != nil {
+				s.say("%v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	g, err := c.Login(ctx)
+	if err != nil {
+		return &exitError{code: codeFailed, err: fmt.Errorf("logging in to server %s: %w", srv.Name, err)}
+	}
+	r := loggedIn{Name: srv.Name, Issuer: g.Issuer, Scopes: g.Scopes, Expires: g.Expiry, Renewed: g.Refresh != ""}
+	if r.Scopes == nil {
+		r.Scopes = []string{}
+	}
+	return s.value(r, func() string {
+		text := fmt.Sprintf("%s: logged in at %s", r.Name, desk.Visible(r.Issuer, 200))
+		if len(r.Scopes) > 0 {
+			text += ", for " + strings.Join(r.Scopes, " ")
+		}
+		switch {
+		case r.Renewed:
+			text += "; renewed by itself"
+		case !r.Expires.IsZero():
+			text += "; until " + r.Expires.Format(time.DateTime)
+		}
+		return text + "\n"
+	})
+}
+
+func logout(ctx context.Context, s *streams, srv mediator.Server) error {
+	c, err := loginClient(s, srv, nil)
+	if err != nil {
+		return err
+	}
+	had, err := c.Logout(ctx)
+	if err != nil {
+		return &exitError{code: codeFailed, err: fmt.Errorf("logging out of server %s: %w", srv.Name, err)}
+	}
+	type loggedOut struct {
+		Name string `json:"name"`
+		Had  bool   `json:"had"` // something was stored
+	}
+	return s.value(loggedOut{srv.Name, had}, func() string {
+		if !had {
+			return srv.Name + ": nobody was logged in\n"
+		}
+		return srv.Name + ": logged out\n"
+	})
+}
+
+// openBrowser has the system open a URL.
+func openBrowser(at string) error {
+	for _, name := range []string{"xdg-open", "open"} {
+		for _, dir := range paths.SearchPath() {
+			program := filepath.Join(dir, name)
+			if info, err := os.Stat(program); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+				continue
+			}
+			if _, err := proc.Detach(proc.Command{Argv: []string{program, at}, Env: os.Environ()}); err != nil {
+				return fmt.Errorf("opening the browser: %w", err)
+			}
+			return nil
+		}
+	}
+	return errors.New("the browser is not opened: there is neither xdg-open nor open")
+}
