@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // copyPiece is how much of a body is in memory at once, in each direction.
@@ -161,19 +162,20 @@ func (f *Forwarder) reply(w http.ResponseWriter, r *http.Request, res *http.Resp
 		}
 	}
 	maps.Copy(w.Header(), res.Header)
+	announced := map[string]bool{}
 	for name := range res.Trailer {
+		announced[name] = true
 		w.Header().Add("Trailer", name)
 	}
+	if len(announced) > 0 && r.ProtoMajor == 1 {
+		w.Header().Del("Content-Length") // only chunks have trailers
+	}
 	w.WriteHeader(res.StatusCode)
-	if err := f.stream(w, body, &got.Received); err != nil {
+	if err := f.stream(w, body, res.ContentLength < 0, &got.Received); err != nil {
 		return err
 	}
-	announced := len(res.Trailer)
 	for name, values := range res.Trailer {
-		if values == nil {
-			continue
-		}
-		if announced == 0 {
+		if !announced[name] {
 			name = http.TrailerPrefix + name
 		}
 		w.Header()[name] = values
@@ -186,12 +188,14 @@ func bodied(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// errCut ends the connection of a reply that is not whole: a client must not take it
-// for one that is.
-var errCut = http.ErrAbortHandler
+// cut ends the stream or the connection of a reply that is not whole: a client must not
+// take it for one that is.
+func cut(control *http.ResponseController) error {
+	return control.SetWriteDeadline(time.Unix(1, 0))
+}
 
-// stream writes what from gives to w, each piece at once.
-func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, total *int64) error {
+// stream writes what from gives to w, each piece at once; the head too, if it is early.
+func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, early bool, total *int64) error {
 	piece, _ := f.pieces.Get().(*[]byte)
 	if piece == nil {
 		b := make([]byte, copyPiece)
@@ -199,9 +203,7 @@ func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, total *int64) 
 	}
 	defer f.pieces.Put(piece)
 	control := http.NewResponseController(w)
-	flushed := false
-	for {
-		n, err := from.Read(*piece)
+	for n, err := 0, error(nil); ; n, err = from.Read(*piece) {
 		*total += int64(n)
 		if n > 0 {
 			if _, werr := w.Write((*piece)[:n]); werr != nil {
@@ -212,12 +214,12 @@ func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, total *int64) 
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("reading a reply: %w", errors.Join(err, errCut))
-		case n > 0 || !flushed:
-			flushed = true
+			return fmt.Errorf("reading a reply: %w", errors.Join(err, cut(control)))
+		case n > 0 || early:
 			if err := control.Flush(); err != nil {
 				return fmt.Errorf("passing a reply on: %w", err)
 			}
+			early = false
 		}
 	}
 }
