@@ -140,6 +140,7 @@ func newRoot(s *streams) *cobra.Command {
 		newPolicy(s),
 		newTools(s),
 		newAnnotate(s),
+		newSecret(s),
 		newLedger(s),
 		newVerify(s),
 		newEngine(s),

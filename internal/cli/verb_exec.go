@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/loan"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
 	"ringfence/internal/sandbox"
@@ -26,12 +27,16 @@ type execFlags struct {
 	profile, tier, workspace, policy string
 	readOnly, readWrite              []string
 	env                              named
-	net, report, ask                 string
+	net, report, ask, envFile        string
 	wait, timeout                    span
 	memory, output                   amount
 	processes, descriptors           number
 	review                           bool
+	sentinels                        []loan.Sentinel // what the box has in the place of secrets
 }
+
+// netPolicy is the network of a box that reaches what the policy allows.
+const netPolicy = "policy"
 
 // newExec is "ringfence exec".
 func newExec(s *streams) *cobra.Command {
@@ -89,6 +94,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.StringArrayVar(&f.readWrite, "rw", nil, "`PATH` that may be changed; may be repeated")
 	fl.Var(&f.env, "env", "`NAME` of a variable to hand on, or NAME=VALUE; may be repeated")
 	fl.StringVar(&f.net, "net", "none", "none, or policy: hosts that the policy allows")
+	fl.StringVar(&f.envFile, "env-file", "", "`FILE` of NAME=VALUE lines with keys of model providers, for --net policy (default: .env in the home of ringfence)")
 	fl.StringVar(&f.report, "report", "", "write what confines the command to `FILE`, as JSON")
 	fl.StringVar(&f.ask, "ask", "", "terminal, desk or never (default: terminal, if there is one)")
 	fl.Var(&f.wait, "ask-wait", "`TIME` that a person is waited for, such as 90s (default: as configured)")
@@ -139,6 +145,11 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}
 	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
+	if f.net == netPolicy {
+		if spec.Env, f.sentinels, err = lent(ctx, session, f.envFile, spec.Env); err != nil {
+			return err
+		}
+	}
 	stop := func() {}
 	defer func() { stop() }()
 	switch {
@@ -291,7 +302,7 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	switch f.net {
 	case "none":
 		return s, nil
-	case "policy":
+	case netPolicy:
 		return s, &exitError{code: codeNotBuilt, err: errors.New("a box has no way to hosts in this version"), hint: "nothing was run; use --net none"}
 	}
 	return s, &exitError{code: codeUsage, err: fmt.Errorf("no network %q; there are none and policy", f.net)}

@@ -26,22 +26,20 @@ type Lender interface {
 func (d *draft) lends() *refusal {
 	var secrets []int
 	var request *act.Effect
+	requests := 0
 	for i, e := range d.res.Effects {
-		switch e.Kind {
-		case act.UseSecret:
+		if e.Kind == act.UseSecret {
 			secrets = append(secrets, i)
-		case act.Fetch, act.Send:
-			if request != nil {
-				request = nil
-				break
-			}
+		}
+		if e.Kind == act.Fetch || e.Kind == act.Send {
 			request = &d.res.Effects[i]
+			requests++
 		}
 	}
 	if len(secrets) == 0 {
 		return nil
 	}
-	if request == nil || d.run.Lend == nil {
+	if requests != 1 || d.run.Lend == nil {
 		return refuse(act.CodeInvalid, "a secret goes out with one request to one address, and this is none")
 	}
 	method, err := methodOf(d.req.Args, request.Kind)

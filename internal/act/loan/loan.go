@@ -10,7 +10,7 @@
 //	N1  A [Binding] covers nothing that it does not name: the zero Binding covers no
 //	    request, a host is one host, a scheme is https unless the binding says otherwise.
 //	N2  A path prefix covers no path that a server could read as lying outside of it.
-//	N3  A sentinel has at least 96 random bits, no part of the value beyond a public
+//	N3  A sentinel has at least 64 random bits, no part of the value beyond a public
 //	    prefix, and is never the value.
 package loan
 
@@ -95,7 +95,9 @@ func (b Binding) Canonical() (Binding, error) {
 	if err != nil {
 		return b, fmt.Errorf("%w: host %q %w", ErrBinding, b.Host, err)
 	}
-	b.Host = h.String()
+	if b.Host = h.String(); strings.Contains(b.Host, "*") {
+		return b, fmt.Errorf("%w: host %q: a secret is bound to each host by its name", ErrBinding, b.Host)
+	}
 	if len(b.Methods) > maxMethods || len(b.Prefix)+len(b.Form)+len(b.User) > maxText {
 		return b, fmt.Errorf("%w: it is too long", ErrBinding)
 	}
@@ -110,7 +112,7 @@ func (b Binding) Canonical() (Binding, error) {
 			return b, err
 		}
 	}
-	b.Position, err = b.Position.canonical()
+	b.Position, err = b.position()
 	return b, err
 }
 
@@ -128,7 +130,8 @@ func canonicalPrefix(prefix string) (string, error) {
 	return strings.TrimRight(path, "/"), nil
 }
 
-func (p Position) canonical() (Position, error) {
+// position returns p as it is kept, with what is usual where it says nothing.
+func (p Position) position() (Position, error) {
 	switch {
 	case p.Query != "" && (p.Header != "" || p.Form != "" || p.User != ""):
 		return p, fmt.Errorf("%w: a secret is in a header or in the query, not in both", ErrBinding)

@@ -19,7 +19,7 @@ type Sentinel struct {
 }
 
 const (
-	minBits  = 96
+	minBits  = 64
 	fullBits = 128 // of a sentinel that had to be made longer than the value
 )
 
@@ -40,7 +40,7 @@ var prefixes = []string{
 
 // NewSentinel returns text of the shape of value: its public prefix, its length, and
 // for each further letter or digit one of the same alphabet, so that clients which look
-// at a key accept it; punctuation stays. A value that has no room for 96 random bits
+// at a key accept it; punctuation stays. A value that has no room for 64 random bits
 // gets a longer sentinel. random must be cryptographic.
 func NewSentinel(value []byte, random io.Reader) (string, error) {
 	prefix := ""
@@ -92,7 +92,7 @@ func isAlnum(c byte) bool {
 // alphabet is what the letters and digits of b are of: hexadecimal, or each of digits,
 // lower and upper case that occurs.
 func alphabet(b []byte) string {
-	var digit, small, large, hexOnly = false, false, false, true
+	digit, small, large, hexOnly := false, false, false, true
 	for _, c := range b {
 		switch {
 		case c >= '0' && c <= '9':
@@ -112,16 +112,16 @@ func alphabet(b []byte) string {
 	case !digit && !small && !large:
 		return lower + number
 	}
-	var out string
+	var out strings.Builder
 	for _, set := range []struct {
 		seen  bool
 		chars string
 	}{{digit, number}, {small, lower}, {large, upper}} {
 		if set.seen {
-			out += set.chars
+			out.WriteString(set.chars)
 		}
 	}
-	return out
+	return out.String()
 }
 
 // choose picks one of letters, each with the same chance.
