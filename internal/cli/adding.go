@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"ringfence/internal/act"
@@ -31,11 +32,7 @@ func candidateText(c *candidate) string {
 	}
 	b.WriteString("\n  is\n")
 	b.WriteString(wholeEntry(c.Entry))
-	where := "in a box: " + shortBox(c.Box)
-	if strings.HasPrefix(where, "in a box: none") {
-		where = "where it runs, in no box of ours"
-	}
-	fmt.Fprintf(&b, "  was asked   %s\n", where)
+	fmt.Fprintf(&b, "  was asked   %s\n", askedIn(c.Box))
 	if c.Drafted {
 		fmt.Fprintf(&b, "  annotations drafted by rule, %s: \"ringfence annotate-tools\" shows and corrects them\n", count(len(c.Doubts), "doubt"))
 	} else {
@@ -45,17 +42,42 @@ func candidateText(c *candidate) string {
 		fmt.Fprintf(&b, "  holds       the value of %s, which is copied as it is\n", desk.Visible(name, maxShown))
 	}
 	fmt.Fprintf(&b, "  %s; of the policy, in an ordinary case:\n", count(len(c.Tools), "tool"))
+	wide := 0
+	for _, t := range c.Tools {
+		wide = max(wide, min(len(desk.Visible(t.Name, maxShown)), 60))
+	}
 	for _, t := range c.Tools {
 		var kinds []string
 		for _, k := range t.Effects {
 			kinds = append(kinds, string(k))
 		}
-		fmt.Fprintf(&b, "    %-8s %-28s %s\n", verdictWord(t.Verdict), desk.Visible(t.Name, maxShown), strings.Join(kinds, " "))
+		fmt.Fprintf(&b, "    %-8s %-*s %s\n", verdictWord(t.Verdict), wide, desk.Visible(t.Name, maxShown), strings.Join(kinds, " "))
 		for _, r := range t.Remarks {
 			fmt.Fprintf(&b, "      look at: %s\n", r)
 		}
 	}
 	return b.String()
+}
+
+// askedIn says in words what confined a server while it was asked, which report is the
+// whole line of.
+func askedIn(report string) string {
+	short := shortBox(report)
+	if tier, _, _ := strings.Cut(short, ";"); tier == "none" {
+		return "where it runs, in no box of ours"
+	}
+	tier, rest, _ := strings.Cut(short, "; missing: ")
+	where, missing := "in a box: "+tier, strings.Fields(rest)
+	for i, m := range missing {
+		if strings.HasPrefix(m, "network") { // it fetches itself, or a person said so
+			where, missing = where+"; it had the network", slices.Delete(missing, i, i+1)
+			break
+		}
+	}
+	if len(missing) > 0 {
+		where += "; missing: " + strings.Join(missing, " ")
+	}
+	return where
 }
 
 // wholeEntry shows an entry, as it is written, and which variables of this
@@ -156,6 +178,7 @@ func (x *examiner) agree(question, otherwise string, yes bool) error {
 	}
 	no := &exitError{code: codeDenied, err: errors.New(otherwise), hint: "--yes does it without asking"}
 	if !isTerminal(x.s.in) {
+		no.hint = "nobody was asked, as standard input is no terminal, where a person types yes; " + no.hint
 		return no
 	}
 	fmt.Fprintf(x.s.err, "%s Type yes: ", question)

@@ -70,17 +70,38 @@ func TestAddUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"say what the server is":  {"a"},
 		"write -- before":         {"a", "npx"},
+		"3 words stand before --": {"a", "b", "c", "--", "npx"},
+		"write it without --":     {"a", "--", "http://localhost:1/mcp"},
+		"server a: the header":    {"a", "http://localhost:1/mcp", "--header", "Authorization=Bearer x"},
+		"give the server a name":  {"--", "npx"},
 		"is not NAME=VALUE":       {"a", "--env", "x", "--", "npx"},
 		"cannot be the name":      {"a b", "--", "npx"},
 		"do not exist":            {"a", "--annotations", "none", "--", os.Args[0], "server", "filesystem", "--root", p.dir},
-		"asking server a for its": nil,
 	} {
-		status := codeUsage
-		if args == nil {
-			args, status = []string{"a", "--", "/bin/false"}, codeFailed
-		}
-		if out := p.ends(status, append([]string{"mcp", "add"}, args...)...); !strings.Contains(out, want) {
+		if out := p.ends(codeUsage, append([]string{"mcp", "add"}, args...)...); !strings.Contains(out, want) {
 			t.Errorf("%q: no %q in\n%s", args, want, out)
+		}
+	}
+	for program, want := range map[string]string{
+		"/bin/false": "ringfence: asking server a for its tools: opening: it ",
+		"/bin/none":  "ringfence: starting server a: there is no program /bin/none\n",
+	} {
+		if out := p.ends(codeFailed, "mcp", "add", "a", "--", program); !strings.HasPrefix(out, want) {
+			t.Errorf("%s:\n%s", program, out)
+		}
+	}
+}
+
+// TestAskedIn: what confined a server while it was asked is said in words.
+func TestAskedIn(t *testing.T) {
+	for report, want := range map[string]string{
+		"box: none": "where it runs, in no box of ours",
+		"box: native: landlock=abi6 seccomp; inferred: cgroup": "in a box: native",
+		"box: native: seccomp; missing: network-namespace":     "in a box: native; it had the network",
+		"box: native: seccomp; missing: cgroup network limits": "in a box: native; it had the network; missing: cgroup limits",
+	} {
+		if got := askedIn(report); got != want {
+			t.Errorf("%s: %q, want %q", report, got, want)
 		}
 	}
 }

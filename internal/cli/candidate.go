@@ -100,7 +100,11 @@ func (x *examiner) examine(ctx context.Context, name string, raw []byte) (*candi
 	boxes := x.boxes.Among(x.file, []mediator.Server{server})
 	c.list, c.Box, err = mediator.Definitions(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: x.log}, server)
 	if err != nil {
-		return nil, err
+		e := &exitError{code: codeFailed, err: err}
+		if server.URL == "" && c.Box != "" {
+			e.hint = "in its box it sees the workspace and what --path names; does its command work by itself?"
+		}
+		return nil, e
 	}
 	var argv []string
 	if server.URL == "" {
@@ -125,10 +129,12 @@ func parseEntry(name string, raw []byte) (mediator.Server, error) {
 	}
 	servers, _, err := mediator.ParseServers(list, paths.Variable)
 	if err == nil && len(servers) != 1 {
-		err = errors.New("it is disabled")
+		err = errors.New("1:1: it is disabled")
 	}
 	if err != nil {
-		return mediator.Server{}, &exitError{code: codeUsage, err: fmt.Errorf("server %s: %w", name, err)}
+		// Where it stands in the list that was made of it is of no use to anybody.
+		_, text, _ := strings.Cut(err.Error(), ": ")
+		return mediator.Server{}, &exitError{code: codeUsage, err: fmt.Errorf("server %s: %s", name, text)}
 	}
 	return servers[0], checkBuiltin(servers[0])
 }

@@ -61,6 +61,9 @@ func newMCPAdd(s *streams) *cobra.Command {
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: exits(status{codeDenied, "nothing was added"}),
 		RunE: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() == 0 {
+				return &exitError{code: codeUsage, err: errors.New("give the server a name, before --")}
+			}
 			entry, err := f.entry(args[1:], c.ArgsLenAtDash())
 			if err != nil {
 				return err
@@ -86,8 +89,12 @@ func (f addFlags) entry(words []string, dash int) ([]byte, error) {
 		return nil, usage("say what the server is: a URL, or a command after --")
 	case dash < 0 && len(words) == 1 && strings.Contains(words[0], "://"):
 		e["url"] = words[0]
-	case dash != 1:
+	case dash > 1:
+		return nil, usage(fmt.Sprintf("%d words stand before --, where the name of the server stands alone", dash))
+	case dash < 0:
 		return nil, usage("write -- before the command, so that its flags are its own")
+	case len(words) == 1 && strings.Contains(words[0], "://"):
+		return nil, usage("a server with a URL is no command: write it without --")
 	default:
 		e["command"] = words[0]
 		if len(words) > 1 {

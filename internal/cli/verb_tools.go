@@ -76,6 +76,9 @@ func newToolsReview(s *streams) *cobra.Command {
 						waiting = append(waiting, p)
 					}
 				}
+				if len(pins) == 0 && len(args) == 1 && !s.json {
+					s.say("nothing is known of %s: a tool is noted when a client lists it", args[0])
+				}
 				if err := s.value(waiting, func() string { return reviewText(waiting) }); err != nil {
 					return err
 				}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,6 +100,9 @@ func TestAdmit(t *testing.T) {
 	}
 	if got, err := e.pins.See("s", defs); err != nil || got[0] != gate.PinApproved || got[1] != gate.PinApproved {
 		t.Errorf("after it was admitted: %v %v", got, err)
+	}
+	if got, err := OutOfUse(f.home, "s", []byte(`{"tools":[{"name":"a","description":"y"},{"name":"b"},{"name":"new"}]}`)); err != nil || !slices.Equal(got, []string{"a"}) {
+		t.Errorf("out of use: %v %v", got, err)
 	}
 	for _, c := range []struct {
 		name string

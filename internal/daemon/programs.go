@@ -115,6 +115,26 @@ func (p *pins) keep(server string, d pinned, approve bool) error {
 	return p.put(next)
 }
 
+// OutOfUse are the tools of a list, {"tools":[…]}, whose definitions changed since they were
+// approved, or were rejected: what no agent can call before a review. It needs no engine.
+func OutOfUse(home, server string, list []byte) ([]string, error) {
+	p, err := openPins(paths.PinsFile(home))
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	defs, err := listed(server, list)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, d := range defs {
+		if st := p.file.Tools[server+"."+d.Tool].status(d.Hash); st == gate.PinDrifted || st == gate.PinRejected {
+			out = append(out, d.Tool)
+		}
+	}
+	return out, nil
+}
+
 // CheckProgram returns an error if a server must not be started from what it would be: what
 // a session would block it for. It needs no engine and approves nothing.
 func CheckProgram(home, server string, lines []string) error {

@@ -132,7 +132,9 @@ func TestRepairedConfiguration(t *testing.T) {
 		go func() {
 			ended <- Run(context.Background(), Options{Home: f.home, UserHome: f.user, Failed: func(err error) { told <- err }, Linger: time.Hour})
 		}()
-		<-told
+		if err := <-told; err == nil {
+			t.Error("it did not say why")
+		}
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
 		}

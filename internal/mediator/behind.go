@@ -244,7 +244,7 @@ func (s *server) incarnate() (*link, error) {
 	defer cancel()
 	p, err := s.o.Starter.Start(ctx, s.cfg)
 	if err != nil {
-		return nil, fmt.Errorf("starting: %w", err)
+		return nil, err
 	}
 	log := s.o.Log
 	log.InfoContext(ctx, "server started", slog.String("server", s.cfg.Name), slog.String("report", p.Report))

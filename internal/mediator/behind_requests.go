@@ -42,7 +42,7 @@ func (requests) open(ctx context.Context, l *link, version string) (offer, error
 		a, err = me.discover(ctx, l)
 	}
 	if err != nil {
-		return offer{}, fmt.Errorf("opening: %w", err)
+		return offer{}, fmt.Errorf("opening: %w", plainly(err))
 	}
 	if a.fault {
 		return offer{}, fmt.Errorf("opening: server/discover was answered with the error %s", clip(string(a.body)))

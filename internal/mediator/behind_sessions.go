@@ -35,7 +35,7 @@ func (sessions) open(ctx context.Context, l *link, version string) (offer, error
 	params = append(append(params, quote(version)...), "}}"...)
 	a, err := l.ask(ctx, "initialize", params)
 	if err != nil {
-		return offer{}, fmt.Errorf("opening: %w", err)
+		return offer{}, fmt.Errorf("opening: %w", plainly(err))
 	}
 	v, ok, err := strictjson.Find(a.body, "/protocolVersion")
 	if err != nil {

@@ -159,6 +159,14 @@ func (closer) Close() error                 { return nil }
 // Argv returns what is run as s, its program as an absolute path. Of a server that
 // is reached over HTTP it is the URL.
 func (b Boxes) Argv(s Server) ([]string, error) {
+	argv, err := b.argv(s)
+	if err != nil {
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+	}
+	return argv, nil
+}
+
+func (b Boxes) argv(s Server) ([]string, error) {
 	if s.Remote() {
 		return []string{s.URL}, nil
 	}
@@ -174,7 +182,7 @@ func (b Boxes) Argv(s Server) ([]string, error) {
 	}
 	program, err := b.find(s)
 	if err != nil {
-		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+		return nil, err
 	}
 	return append([]string{program}, s.Args...), nil
 }

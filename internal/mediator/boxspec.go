@@ -19,7 +19,7 @@ import (
 // from files that the host runs later; the others are. The one that has commands run
 // has a channel, and nothing else.
 func (b Boxes) spec(s Server) (sandbox.Spec, error) {
-	argv, err := b.Argv(s)
+	argv, err := b.argv(s)
 	if err != nil {
 		return sandbox.Spec{}, err
 	}

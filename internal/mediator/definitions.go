@@ -26,27 +26,31 @@ func Definitions(ctx context.Context, o Options, s Server) (list []byte, report 
 	o = o.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.StartTimeout, errors.New("it took too long"))
 	defer cancel()
-	list, report, err = o.definitions(ctx, s, unknown)
+	var told string
+	list, report, told, err = o.definitions(ctx, s, unknown)
 	if errors.Is(err, errProbed) {
-		list, report, err = o.definitions(ctx, s, sessioned)
+		list, report, told, err = o.definitions(ctx, s, sessioned)
+	}
+	if told != "" && err != nil {
+		o.Log.WarnContext(ctx, "server did not list its tools", slog.String("server", s.Name), slog.String("stderr", told))
 	}
 	return list, report, err
 }
 
-func (o Options) definitions(ctx context.Context, s Server, era known) (list []byte, report string, err error) {
+// definitions also returns the end of what the server wrote to standard error.
+func (o Options) definitions(ctx context.Context, s Server, era known) (list []byte, report, told string, err error) {
 	p, err := o.Starter.Start(ctx, s)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
-	l := newLink(s, nil, p, o.MaxResult, o.Log, func() {}, nil, nil)
+	// How it ends says nothing beside the error.
+	l := newLink(s, nil, p, o.MaxResult, slog.New(slog.DiscardHandler), func() {}, nil, nil)
 	list, _, err = definitionsOf(ctx, l, era, o.Version)
 	l.stop(o.StopGrace)
 	if err != nil {
-		o.Log.WarnContext(ctx, "server did not list its tools",
-			slog.String("server", s.Name), slog.String("stderr", l.told()))
-		return nil, p.Report, fmt.Errorf("asking server %s for its tools: %w", s.Name, err)
+		return nil, p.Report, l.told(), fmt.Errorf("asking server %s for its tools: %w", s.Name, err)
 	}
-	return list, p.Report, nil
+	return list, p.Report, "", nil
 }
 
 // definitionsOf opens l and reads its tools; a server that offers none has an

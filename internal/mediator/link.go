@@ -299,13 +299,13 @@ func (l *link) send(parent context.Context, e errand, build func(id int64) ([]by
 		if errors.Is(context.Cause(ctx), errTimeout) {
 			l.doubt()
 		}
-		return answer{}, fmt.Errorf("sent, with unknown effect: %w", context.Cause(ctx))
+		return answer{}, lostError{context.Cause(ctx)}
 	}
 	select {
 	case a := <-fl.reply: // it was the last thing the server said
 		return a.read()
 	default:
-		return answer{}, fmt.Errorf("sent, with unknown effect: %w", l.reason())
+		return answer{}, lostError{l.reason()}
 	}
 }
 

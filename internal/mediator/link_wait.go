@@ -6,6 +6,20 @@ import (
 	"time"
 )
 
+// A lostError says why what was sent to a server has no answer.
+type lostError struct{ why error }
+
+func (e lostError) Error() string { return "sent, with unknown effect: " + e.why.Error() }
+func (e lostError) Unwrap() error { return e.why }
+
+// plainly is err of a request that has no effect.
+func plainly(err error) error {
+	if e, ok := errors.AsType[lostError](err); ok {
+		return e.why
+	}
+	return err
+}
+
 // Bounds of the requests of one server that wait for clients.
 const (
 	maxServerAsks = 32

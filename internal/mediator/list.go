@@ -46,7 +46,7 @@ func fetch(ctx context.Context, l *link, method, field string) ([]byte, error) {
 	for range maxPages {
 		a, err := l.ask(ctx, method, params)
 		if err != nil {
-			return nil, err
+			return nil, plainly(err)
 		}
 		defs, err := strictjson.Values(a.body, "/"+field+"/*")
 		if err != nil {

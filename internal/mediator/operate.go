@@ -157,6 +157,7 @@ type Trial struct {
 	Report   string `json:",omitempty"` // what confines it
 	Protocol string `json:",omitempty"` // the revision that it speaks
 	Tools    int
+	List     []byte        `json:"-"`          // {"tools":[…]}, as the server sent them; for a person, as of [Definitions]
 	Ready    time.Duration `json:",omitempty"` // from its start until its tools were read
 	Answers  time.Duration `json:",omitempty"` // how long it then took to answer a ping
 	Error    string        `json:",omitempty"`
@@ -213,7 +214,7 @@ func (o Options) tryLink(ctx context.Context, l *link, k known, start time.Time,
 		if err != nil {
 			return fmt.Errorf("reading its tools: %w", err)
 		}
-		t.Tools = len(defs)
+		t.Tools, t.List = len(defs), raw
 	}
 	t.Ready = time.Since(start)
 	start = time.Now()

@@ -126,7 +126,7 @@ func (r *serversReader) headers(of strictjson.Member) (map[string]string, error)
 			return nil, err
 		}
 		if named(name) && !strings.Contains(written, "${") {
-			return nil, r.fail(m.Start, `the header %s may hold a secret: write it by reference, as "${NAME}", and set that variable`, clip(m.Name))
+			return nil, r.fail(m.Start, `the header %s may hold a secret: write that by reference, as "${NAME}" or "Bearer ${NAME}", and set that variable`, clip(m.Name))
 		}
 		if all[name], err = r.expanded(m); err != nil {
 			return nil, err
