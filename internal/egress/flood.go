@@ -59,7 +59,7 @@ func (f *floods) denied(key string, now time.Time) *DeniedError {
 // note takes in a denial that was decided. Where nothing was decided there
 // is no flood.
 func (f *floods) note(key string, d *DeniedError, q question, now time.Time) {
-	if d.unsettled() {
+	if d.unsettled() || f.all == nil {
 		return
 	}
 	f.mu.Lock()
