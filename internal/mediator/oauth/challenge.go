@@ -61,7 +61,7 @@ func readScopes(text string) ([]string, error) {
 		return nil, errors.New("it names too many scopes")
 	}
 	var all []string
-	for _, s := range strings.Fields(text) {
+	for s := range strings.FieldsSeq(text) {
 		if !isScope(s) {
 			return nil, errors.New("it names a scope that cannot be one")
 		}

@@ -92,8 +92,7 @@ func (c *Client) ask(ctx context.Context, r *http.Request) (answered, error) {
 	r.Header.Set("User-Agent", "ringfence")
 	resp, err := c.http.Do(r.WithContext(ctx))
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the URL around it may hold what nobody is to read
 		}
 		return answered{}, fmt.Errorf("reaching %q: %w", origin(r.URL), err)

@@ -35,7 +35,7 @@ func TestHostile(t *testing.T) {
 				q := u.Query()
 				resp, err := http.Get(q.Get("redirect_uri") + "?code=c&state=" + q.Get("state") + "&iss=" + url.QueryEscape(w.as.URL) + "&iss=x")
 				if err != nil || resp.StatusCode != http.StatusBadRequest {
-					return fmt.Errorf("taken: %v", err)
+					return fmt.Errorf("taken: %w", err)
 				}
 				return errLeftAlone
 			}
@@ -142,7 +142,7 @@ func TestHostile(t *testing.T) {
 		}, "too long", 0, 0},
 		"never content": {func(w *world) {
 			w.wants = func(string) []string { return []string{`Bearer error="invalid_token"`} }
-		}, "does not accept the token that was just obtained", 1, 1},
+		}, "does not accept the token that was just obtained", 3, 1},
 		"ever more rights": {func(w *world) {
 			w.wants = func(token string) []string {
 				if token == "" {
@@ -214,7 +214,7 @@ func TestState(t *testing.T) {
 		}
 		resp, err := http.Get(strings.Replace(back, "127.0.0.1", "localhost", 1) + "?code=c&state=" + state)
 		if err != nil || resp.StatusCode != http.StatusBadRequest {
-			return fmt.Errorf("taken by another name: %v", err)
+			return fmt.Errorf("taken by another name: %w", err)
 		}
 		resp.Body.Close()
 		if resp, err = http.Get(at); err == nil {

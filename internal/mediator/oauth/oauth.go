@@ -51,7 +51,8 @@ const (
 	exchange    = 30 * time.Second // for one request, its answer included
 	personTime  = 10 * time.Minute // for a person to agree
 	earliest    = time.Minute      // before its end a token is not used any more
-	freshTime   = 10 * time.Second // a token that is refused this soon is not obtained again
+	freshTime   = 10 * time.Second // within which a token that is refused was just obtained
+	maxRenewals = 2                // of tokens that were just obtained, within freshTime
 	quietTime   = 30 * time.Second // after a failure, nothing is tried again
 	maxStepUps  = 2                // within stepUpTime
 	stepUpTime  = 10 * time.Minute //
@@ -88,13 +89,14 @@ type Client struct {
 	http   http.Client
 	turn   chan struct{} // held by who obtains a token
 
-	mu     sync.Mutex
-	loaded bool
-	grant  *Grant // nil if there is none
-	nonces map[string]string
-	steps  []time.Time // at which more rights were asked for
-	failed error       // of the last try
-	until  time.Time   // that is answered again
+	mu       sync.Mutex
+	loaded   bool
+	grant    *Grant // nil if there is none
+	nonces   map[string]string
+	steps    []time.Time // at which more rights were asked for
+	renewals []time.Time // of tokens that had just been obtained
+	failed   error       // of the last try
+	until    time.Time   // that is answered again
 }
 
 // ErrLogin marks that a person has to log in.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,9 +108,9 @@ func (k kept) Load(ctx context.Context, server, issuer string) (Grant, bool, err
 	if err != nil {
 		return Grant{}, false, err
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		if issuer == "" || all[i].Issuer == issuer {
-			return all[i], true, nil
+	for _, g := range slices.Backward(all) {
+		if issuer == "" || g.Issuer == issuer {
+			return g, true, nil
 		}
 	}
 	return Grant{}, false, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -113,11 +114,13 @@ func (c *Client) renew(ctx context.Context, ch challenge) error {
 		return err
 	}
 	if g != nil && g.Issuer == f.issuer {
-		if age := c.o.Now().Sub(g.Obtained); age >= 0 && age < freshTime {
+		age := c.o.Now().Sub(g.Obtained)
+		fresh := age >= 0 && age < freshTime
+		if fresh && (g.Refresh == "" || !c.may(&c.renewals, maxRenewals, freshTime)) {
 			return errors.New("it does not accept the token that was just obtained for it")
 		}
 		if g.Refresh != "" {
-			if err := c.refresh(ctx, *g); err == nil || !errors.Is(err, ErrLogin) {
+			if err := c.refresh(ctx, *g); err == nil || !errors.Is(err, ErrLogin) || fresh {
 				return err
 			}
 		}
@@ -140,17 +143,7 @@ func (c *Client) stepUp(ctx context.Context, ch challenge) error {
 		}
 		return c.loginHint("it wants more rights than it was given")
 	}
-	now := c.o.Now()
-	c.mu.Lock()
-	for len(c.steps) > 0 && now.Sub(c.steps[0]) > stepUpTime {
-		c.steps = c.steps[1:]
-	}
-	tooMany := len(c.steps) >= maxStepUps
-	if !tooMany {
-		c.steps = append(c.steps, now)
-	}
-	c.mu.Unlock()
-	if tooMany {
+	if !c.may(&c.steps, maxStepUps, stepUpTime) {
 		return errors.New("it wants more rights again and again, and is given none any more")
 	}
 	f, err := c.discover(ctx, ch)
@@ -162,6 +155,21 @@ func (c *Client) stepUp(ctx context.Context, ch challenge) error {
 		granted = g.Scopes
 	}
 	return c.obtain(ctx, f, union(granted, ch.scopes))
+}
+
+// may notes one more of times, unless there were most of them within the time before.
+func (c *Client) may(times *[]time.Time, most int, within time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.o.Now()
+	for len(*times) > 0 && now.Sub((*times)[0]) > within {
+		*times = (*times)[1:]
+	}
+	if len(*times) >= most {
+		return false
+	}
+	*times = append(*times, now)
+	return true
 }
 
 // scopes are those to ask for: what the entry lists, or what the server wants, or what
@@ -320,10 +328,7 @@ func (c *Client) tokens(ctx context.Context, t tokenRequest) (document, error) {
 
 // identified is the request that t describes, with who we are.
 func (c *Client) identified(ctx context.Context, t tokenRequest) (*http.Request, error) {
-	values := url.Values{}
-	for k, v := range t.values {
-		values[k] = v
-	}
+	values := maps.Clone(t.values)
 	switch t.client.Method {
 	case methodBasic:
 	case methodPost:

@@ -153,8 +153,7 @@ func (c *conn) unauthorized() error {
 
 // trimmed is an error of [http.Client] without the URL, which may hold a secret.
 func trimmed(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return errors.New(strings.TrimSpace(err.Error()))
