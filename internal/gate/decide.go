@@ -118,6 +118,9 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 		return no
 	}
 	if d.judged.Verdict == act.Escalate {
+		if no := d.unasked(); no != nil || d.judged.Verdict == act.Allow {
+			return no
+		}
 		if d.tool != nil && policy.IsNotice(d.tool.Name) {
 			return &refusal{code: act.CodeNoAnswer, rules: d.judged.Rules, reason: d.judged.Reason + " Nobody is asked about what a server says unasked."}
 		}
@@ -170,6 +173,9 @@ func (d *draft) resolve() *refusal {
 			d.res.Effects = append(d.res.Effects, got)
 		}
 		d.res.Bytes = d.req.Args
+		if no := d.directFacts(); no != nil {
+			return no
+		}
 		return d.lends()
 	default:
 		return refuse(act.CodeInvalid, "%q is no kind of request; known are tools/call, tools/list, exec and effect", d.req.Verb)

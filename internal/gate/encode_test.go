@@ -41,7 +41,10 @@ func TestEntriesAreCanonical(t *testing.T) {
 			r.Pin, r.Tool, r.Digest, text.Draw(t, "box"), rapid.Bool().Draw(t, "durable"), labels[:rapid.IntRange(0, 1).Draw(t, "labels")],
 		}
 		same(t, d.canonical(), d)
-		e := resultEntry{r.Tool, r.Size, r.Digest, r.Pin, d.Labels, rapid.IntRange(0, 2).Draw(t, "redacted")}
+		e := resultEntry{r.Tool, r.Size, r.Digest, r.Pin, d.Labels, rapid.IntRange(0, 2).Draw(t, "redacted"), nil}
+		if rapid.Bool().Draw(t, "carried") {
+			e.Carried = &traffic{rapid.IntRange(0, 1).Draw(t, "status"), int64(r.Size), int64(r.Size), int64(r.Size), r.Tool, rapid.Bool().Draw(t, "tunnel")}
+		}
 		same(t, e.canonical(), e)
 	})
 }

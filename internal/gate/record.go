@@ -82,6 +82,7 @@ type resultEntry struct {
 	Error    string      `json:"error,omitempty"`
 	Labels   []act.Label `json:"labels,omitempty"` // new in this session
 	Redacted int         `json:"redacted,omitempty"`
+	Carried  *traffic    `json:"carried,omitempty"`
 }
 
 // record writes the decision, and the request if it was not written when a

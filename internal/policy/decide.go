@@ -151,6 +151,7 @@ func (d *decider) effect(e act.Effect) {
 			d.d.Errors = append(d.d.Errors, err.Error())
 		}
 	}
+	d.connection(ways, out.Verdict, answers)
 	for _, a := range answers {
 		if out.Verdict == act.Allow && a.layer.grants {
 			out.Rules = append(out.Rules, a.ruleIDs()...)
@@ -232,6 +233,7 @@ func appendNew[T comparable](to []T, more ...T) []T {
 type answer struct {
 	layer   *layer
 	verdict act.Verdict
+	way     int      // allow, escalate: which of the ways
 	limited []string // allow: the clauses for whose limits the effect counts
 	rules   []*rule  // allow: the permits; escalate: what waits; deny: what forbids, none for the default
 	ask     []string
@@ -273,7 +275,7 @@ func (d *decider) judge(l *layer, ways []way) answer {
 	a := answer{layer: l}
 	for n, w := range ways {
 		if o := j.outcome(w, n, j.now); o.allows() {
-			a.verdict = act.Allow
+			a.verdict, a.way = act.Allow, n
 			grant, limited := o.grant()
 			if grant != nil {
 				a.rules = []*rule{grant}
@@ -311,7 +313,7 @@ func (j *judge) escalate(ways []way) answer {
 			waiting = append(waiting, all.permits[0])
 			ask = appendNew(ask, j.missing(all.permits[:1])...)
 		}
-		return answer{layer: j.layer, verdict: act.Escalate, rules: waiting, ask: ask}
+		return answer{layer: j.layer, verdict: act.Escalate, way: n, rules: waiting, ask: ask}
 	}
 	return a
 }

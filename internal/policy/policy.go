@@ -96,8 +96,11 @@ type Decision struct {
 	Rules   []string
 	Ask     []Asked    // escalate: the clauses to approve, granting layer first
 	Limited []string   // allow: limited clauses that granted, once for each effect that counts
-	Filter  act.Filter // zero: a tree is allowed whole, or not
-	Reason  string     // fit to show to an agent; "" when allowed
+	Filter  act.Filter // zero: a tree is allowed whole, or not; a connection only for what is decided inside of it
+	// Inside says, of an escalate on one connect, that a person is asked only because of
+	// what could flow inside: who decides that by itself need not ask here.
+	Inside  bool
+	Reason  string // fit to show to an agent; "" when allowed
 	Effects []EffectDecision
 	Errors  []string // evaluation errors; any makes the verdict deny
 }
