@@ -54,6 +54,8 @@ type Config struct {
 	Policies Policies
 	// Box says what confines.
 	Box Box
+	// Network is what the machine is connected to. Default: the public internet.
+	Network Network
 	// Log is what the engine prints to its log. Default slog.LevelWarn.
 	Log slog.Level
 }
@@ -112,6 +114,7 @@ type file struct {
 	Idle      *seconds            `json:"idle"`
 	Policies  *policies           `json:"policies"`
 	Box       *box                `json:"box"`
+	Network   *network            `json:"network"`
 	Log       *string             `json:"log"`
 }
 

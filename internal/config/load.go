@@ -39,6 +39,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 		l.idle(f.Idle),
 		l.policies(f.Policies),
 		l.box(f.Box, env),
+		l.network(f.Network),
 		l.log(f.Log, env),
 	)
 }
