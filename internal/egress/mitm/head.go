@@ -57,6 +57,12 @@ func (h *head) requestLine(line []byte) error {
 	case version != "HTTP/1.1":
 		return refusal("head", "the version of a request is %.20q", version)
 	}
+	h.method = method
+	return checkTarget(target)
+}
+
+// checkTarget refuses a target of which servers may take different parts for the path.
+func checkTarget(target string) error {
 	if target == "" || !utf8.ValidString(target) {
 		return refusal("head", "the target of a request is empty or not valid UTF-8")
 	}
@@ -65,7 +71,6 @@ func (h *head) requestLine(line []byte) error {
 			return refusal("head", "the target of a request has the character %q", c)
 		}
 	}
-	h.method = method
 	return nil
 }
 
@@ -88,7 +93,7 @@ func readField(line []byte) (name, value string, err error) {
 
 // field takes in what frames the request. name is in lower case.
 func (h *head) field(name, value string) error {
-	if strings.Contains(name, "_") && framing(strings.ReplaceAll(name, "_", "-")) {
+	if likeFraming(name) {
 		return refusal("head", "some servers read %q as another header", name)
 	}
 	switch name {
@@ -141,6 +146,11 @@ func (h *head) whole() error {
 // it is.
 func framing(name string) bool {
 	return name == "content-length" || name == "transfer-encoding" || name == "host"
+}
+
+// likeFraming reports whether some servers read name as one that frames.
+func likeFraming(name string) bool {
+	return strings.Contains(name, "_") && framing(strings.ReplaceAll(name, "_", "-"))
 }
 
 // noTrailer reports whether the header of that name, in lower case, means something

@@ -194,7 +194,9 @@ func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if in.o.Refused != nil {
 			in.o.Refused(*why)
 		}
-		w.Header().Set("Connection", "close")
+		if r.ProtoMajor == 1 { // of HTTP/2, each stream is for itself
+			w.Header().Set("Connection", "close")
+		}
 		http.Error(w, why.Detail, status)
 		return
 	}
@@ -224,6 +226,18 @@ func (in *inside) check(r *http.Request) (int, *Refusal) {
 		return http.StatusMethodNotAllowed, refusal("host", "CONNECT inside a connection")
 	case !strings.HasPrefix(r.RequestURI, "/"):
 		return http.StatusBadRequest, refusal("host", "the target %.80q of a request is not a path", r.RequestURI)
+	}
+	err = checkTarget(r.RequestURI)
+	if !isToken(r.Method) {
+		err = refusal("head", "the method of a request cannot be read")
+	}
+	for name := range r.Header {
+		if likeFraming(strings.ToLower(name)) {
+			err = refusal("head", "some servers read %q as another header", name)
+		}
+	}
+	if why, ok := errors.AsType[*Refusal](err); ok {
+		return http.StatusBadRequest, why
 	}
 	return 0, nil
 }
