@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act"
-	"ringfence/internal/act/loan"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
 	"ringfence/internal/sandbox"
@@ -32,7 +31,6 @@ type execFlags struct {
 	memory, output                   amount
 	processes, descriptors           number
 	review                           bool
-	sentinels                        []loan.Sentinel // what the box has in the place of secrets
 }
 
 // netPolicy is the network of a box that reaches what the policy allows.
@@ -46,9 +44,10 @@ func newExec(s *streams) *cobra.Command {
 		Short: "Run one command in a box",
 		Long: "Run one command in a box, after the gate has allowed it and the box is on record.\n" +
 			"The command sees the workspace, the programs of the system, a private /tmp and\n" +
-			"nothing else; it has no network. A box that cannot be built is an error, and then\n" +
+			"nothing else; it has no network, but with --net policy. A box that cannot be built is an error, and then\n" +
 			"the command did not run.",
-		Example:     "  ringfence exec -- make test\n  ringfence exec --profile agent --rw ~/.cache/go-build -- go build ./...",
+		Example: "  ringfence exec -- make test\n  ringfence exec --profile agent --rw ~/.cache/go-build -- go build ./...\n" +
+			"  ringfence exec --net policy --profile agent --policy ./coding -- npm ci",
 		Args:        cobra.MinimumNArgs(1),
 		Annotations: exits(boxStatuses()...),
 		RunE:        func(c *cobra.Command, args []string) error { return runBoxed(c.Context(), s, f, args) },
@@ -145,10 +144,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}
 	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
-	if f.net == netPolicy {
-		if spec.Env, f.sentinels, err = lent(ctx, session, f.envFile, spec.Env); err != nil {
-			return err
-		}
+	spec, way, err := f.wayOut(ctx, conf, client, session, spec)
+	if err != nil {
+		return err
 	}
 	stop := func() {}
 	defer func() { stop() }()
@@ -164,7 +162,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(f.boxError(err, conf.AskNever), session.Close(closing), settle())
+	err = errors.Join(f.boxError(err, conf.AskNever), way.close(), session.Close(closing), settle())
 	if err == nil && status != 0 {
 		err = &exitError{code: status}
 	}
@@ -303,7 +301,8 @@ func (f *execFlags) spec(args []string) (s sandbox.Spec, err error) {
 	case "none":
 		return s, nil
 	case netPolicy:
-		return s, &exitError{code: codeNotBuilt, err: errors.New("a box has no way to hosts in this version"), hint: "nothing was run; use --net none"}
+		s.Network = sandbox.NetworkPolicy
+		return s, nil
 	}
 	return s, &exitError{code: codeUsage, err: fmt.Errorf("no network %q; there are none and policy", f.net)}
 }

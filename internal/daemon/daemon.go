@@ -120,6 +120,7 @@ type run struct {
 	file      session.File // Engine.mu
 	verb      string
 	notes     []string
+	ports     []uint16 // that the policy names
 	asker     atomic.Pointer[asker]
 	owner     uint64             // connection that owns it; 0: none
 	connected connected          // what certificates may be signed for

@@ -150,7 +150,7 @@ func (e *Engine) admitted() {
 func (e *Engine) opened(r *run, token string) api.Opened {
 	return api.Opened{
 		Session: r.file.ID, Token: token, Principal: r.file.Principal, PolicyHash: r.gate.Policy.Hash(), Notes: r.notes,
-		Held: e.lists.known(),
+		Held: e.lists.known(), Ports: r.ports,
 	}
 }
 
@@ -183,7 +183,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	if err := e.secrets.ready(); err != nil {
 		notes = append(notes, fmt.Sprintf("no secrets are lent: %v", err))
 	}
-	made := &run{notes: notes, verb: r.Verb, gate: &gate.Run{
+	made := &run{notes: notes, ports: in.policy.Ports(), verb: r.Verb, gate: &gate.Run{
 		Session: &session.Session{ID: id, Principal: r.Principal, Workspace: workspace, Home: e.user},
 		Policy:  in.policy, Servers: servers, Monitors: monitors, Box: boxName(r.Box),
 		View: resolve.View{Workspace: workspace, Home: e.user, OwnState: ownState(e.o.Home, r.PolicyDir, self), Path: searchPath(workspace), Later: realPaths(e.lists.known())},

@@ -90,6 +90,9 @@ type Opened struct {
 	// Held are the lists of servers that are known, absolute: what runs for the
 	// session must not change them.
 	Held []string `json:"held,omitempty"`
+	// Ports are those of hosts that the policy names, and those of the web: where programs in
+	// boxes are listened to that connect without a proxy.
+	Ports []uint16 `json:"ports,omitempty"`
 	// Blocked are the servers that must not be started, and why.
 	Blocked map[string]string `json:"blocked,omitempty"`
 }

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/loan"
+	"ringfence/internal/config"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/egress"
+	"ringfence/internal/egress/bridge"
+	"ringfence/internal/egress/mitm"
+	"ringfence/internal/egress/trust"
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/ipc"
+)
+
+// A wayOut is how one box reaches what the policy allows: a socket, who listens there, and
+// the files by which programs in the box trust him.
+type wayOut struct {
+	dir    string // of its own, with what the box is given
+	ports  []uint16
+	comes  *bridge.Listener
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// The addresses that stand for names in a box. Package egress gives them out.
+var standIns = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd52:6633::/64")}
+
+// wayOf opens a way out that asks decider, a session or something that narrows one.
+// sentinels are what the box has in the place of secrets.
+func wayOf(ctx context.Context, client *api.Client, session *api.Session, decider act.Decider, sentinels []loan.Sentinel, network egress.Network) (*wayOut, error) {
+	roots, err := client.Authority(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening a way to the network: %w", err)
+	}
+	leafs, err := mitm.NewLeafs(mitm.LeafOptions{Sign: session.Mint})
+	if err != nil {
+		return nil, fmt.Errorf("opening a way to the network: %w", err)
+	}
+	w, err := newWayOut(roots)
+	if err != nil {
+		return nil, fmt.Errorf("opening a way to the network: %w", err)
+	}
+	w.ports = bridge.Direct(session.Opened().Ports)
+	// What is in flight when the box has ended is still recorded; see close.
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w.cancel = cancel
+	go func() {
+		w.done <- egress.Serve(serving, w.comes, egress.Options{
+			Decider: decider, Network: network, Sentinels: sentinels, Local: standIns,
+			Intercept: &mitm.Interceptor{Minter: leafs},
+		})
+	}()
+	return w, nil
+}
+
+// wayOut opens the way out of a box that is to have one, and returns s by way of it; nil for
+// one that has no network.
+func (f *execFlags) wayOut(ctx context.Context, conf config.Config, client *api.Client, session *api.Session, s sandbox.Spec) (sandbox.Spec, *wayOut, error) {
+	if f.net != netPolicy {
+		return s, nil, nil
+	}
+	env, sentinels, err := lent(ctx, session, f.envFile, s.Env)
+	if err != nil {
+		return s, nil, err
+	}
+	w, err := wayOf(ctx, client, session, session, sentinels, networkOf(conf))
+	if err != nil {
+		return s, nil, err
+	}
+	s.Env = env
+	return w.through(s), w, nil
+}
+
+// networkOf is what the machine is connected to, as configured.
+func networkOf(config.Config) egress.Network { return egress.Network{} }
+
+// newWayOut makes the directory and what is in it. authority is PEM.
+func newWayOut(authority []byte) (*wayOut, error) {
+	dir, err := wayDir()
+	if err != nil {
+		return nil, err
+	}
+	w := &wayOut{dir: dir, done: make(chan error, 1)}
+	bundle := trust.Bundle(systemRoots(), authority)
+	for name, text := range map[string][]byte{"ca.pem": bundle, "ca.jks": trust.Store(bundle, time.Now())} {
+		if err := writeNew(filepath.Join(dir, name), text); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	l, err := ipc.Listen(w.socket())
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	w.comes = bridge.NewListener(l)
+	return w, nil
+}
+
+// socket is where a box in a container comes to: in a directory that nobody else enters.
+func (w *wayOut) socket() string { return filepath.Join(w.dir, "way") }
+
+// wayPrefix begins the name of the directory of a way out.
+const (
+	wayPrefix = "ringfence-way-"
+	wayAge    = time.Minute
+	maxWayDir = 80 // bytes: with the name of the socket it fits into an address of one (unix(7))
+)
+
+// wayDir makes a private directory, with a name that is short enough, and removes those
+// that processes which died have left.
+func wayDir() (string, error) {
+	base := os.TempDir()
+	if real, err := filepath.EvalSymlinks(base); err == nil {
+		base = real
+	}
+	if len(base) > maxWayDir-len(wayPrefix)-16 {
+		base = "/tmp"
+	}
+	left, err := filepath.Glob(filepath.Join(base, wayPrefix+"*", "way.lock"))
+	if err == nil {
+		for _, name := range left {
+			if fi, err := os.Lstat(name); err != nil || time.Since(fi.ModTime()) < wayAge {
+				continue // it may be being made
+			}
+			lock, err := ipc.NewLock(name)
+			if err != nil {
+				continue // it is in use, or of somebody else
+			}
+			_ = os.RemoveAll(filepath.Dir(name)) // what cannot be removed stays
+			_ = lock.Unlock()
+		}
+	}
+	return os.MkdirTemp(base, wayPrefix)
+}
+
+// writeNew writes a file that all may read who get to see it.
+func writeNew(name string, text []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // boxes run as somebody else
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
+// systemRoots are whom programs of this machine trust: the first bundle of the usual places.
+func systemRoots() []byte {
+	for _, name := range trust.UsualPlaces() {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(f, trust.MaxBundle))
+		_ = f.Close()
+		if block, _ := pem.Decode(text); err == nil && block != nil {
+			return text
+		}
+	}
+	return nil
+}
+
+// through returns s with the network by policy, by way of w.
+func (w *wayOut) through(s sandbox.Spec) sandbox.Spec {
+	s.Network, s.Egress = sandbox.NetworkPolicy, w.socket()
+	s.Ways = sandbox.Ways{
+		Proxy: bridge.ProxyPort, Resolver: bridge.ResolverPort, Ports: w.ports, Local: standIns,
+		Take: func(l sandbox.Listening) error {
+			sockets, err := bridge.FromFiles(l.Proxy, l.Resolver, l.Packets, l.Direct)
+			if err != nil {
+				return err
+			}
+			return w.comes.Take(sockets)
+		},
+	}
+	bundle, store := filepath.Join(w.dir, "ca.pem"), filepath.Join(w.dir, "ca.jks")
+	s.Placed = []sandbox.Placing{{Path: trust.BundleFile, File: bundle}, {Path: trust.StoreFile, File: store}}
+	for _, p := range trust.UsualPlaces() {
+		s.Placed = append(s.Placed, sandbox.Placing{Path: p, File: bundle, Usual: true})
+	}
+	for _, p := range trust.UsualStores() {
+		s.Placed = append(s.Placed, sandbox.Placing{Path: p, File: store, Usual: true})
+	}
+	s.Env = trust.Environment(s.Env, bridge.ProxyPort)
+	return s
+}
+
+// close ends what is in flight, waits until it is on record, and removes what there was.
+// Of nil it does nothing.
+func (w *wayOut) close() error {
+	if w == nil {
+		return nil
+	}
+	w.cancel()
+	return errors.Join(<-w.done, os.RemoveAll(w.dir))
+}
