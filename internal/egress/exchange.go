@@ -100,7 +100,8 @@ func (x *exchange) target(r *http.Request) (weburl.URL, error) {
 // question is what is decided about r.
 func (x *exchange) question(r *http.Request, u weburl.URL) (question, []borrowed) {
 	kind := act.Send
-	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == "" {
+	// A body is sent, whatever the method: what may be read there need not be told anything.
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0 && r.Header.Get("Upgrade") == "" {
 		kind = act.Fetch
 	}
 	q := question{
