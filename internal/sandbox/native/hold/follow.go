@@ -41,7 +41,8 @@ type Led struct {
 //
 // It looks for repositories, and for links at places, in the directories that are
 // nearest to root, at most [MaxDirectories] of them, for repositories as many more in what
-// package managers have installed there, three levels deep, among the submodules and work trees of those that it finds, and nowhere else. Of commands, and of
+// package managers have installed there, three levels deep, among the submodules and work trees of those that it finds, and nowhere else but in
+// what the last of these directories have in them. Of commands, and of
 // hooks that are scripts, it sees the words that name files, as the shell splits them; a
 // command that may run more is one without a path. It runs nothing. An error names what
 // cannot be held.
@@ -100,7 +101,7 @@ func (f *follower) places(root string) error {
 
 // entries lists dir, as far as it is looked at.
 func (f *follower) entries(dir string) ([]fs.DirEntry, error) {
-	entries, err := readSome(dir)
+	entries, err := readSome(dir, maxListed)
 	if len(entries) == maxListed {
 		f.stop(fmt.Sprintf("%s has more than %d entries", dir, maxListed))
 	}
@@ -114,13 +115,13 @@ func (f *follower) stop(why string) {
 	}
 }
 
-func readSome(dir string) ([]fs.DirEntry, error) {
+func readSome(dir string, limit int) ([]fs.DirEntry, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	entries, err := d.ReadDir(maxListed)
+	entries, err := d.ReadDir(limit)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -144,6 +145,7 @@ type follower struct {
 	packages     []string        // such directories
 	cut          string          // what was not looked at, for people; "" if all was
 	applied      int             // settings held against directories, so far
+	room         []byte          // for lists of directories
 }
 
 // wrong remembers an error. The first one says enough: there will be no box.

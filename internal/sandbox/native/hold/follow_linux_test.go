@@ -92,8 +92,20 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// plant makes a repository in dir, below it or bare, that runs what is in another place.
+func plant(dir, git string) error {
+	for name, text := range map[string]string{"HEAD": "ref: refs/heads/main\n", "objects/x": "", "refs/x": "", "config": "[core]\nhooksPath = " + dir + "/run-later\n"} {
+		p := filepath.Join(dir, git+name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text), 0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // TestFollowTellsItsEnd: an agent that fills a tree, so that the next box holds less, does not
-// do so unseen; what is near the top is held all the same.
+// do so unseen; what is near the top is held all the same, and so is what a repository says
+// that is where nothing is listed any more.
 func TestFollowTellsItsEnd(t *testing.T) {
 	for name, fill := range map[string]func(top string) error{
 		"many directories": func(top string) error {
@@ -102,7 +114,7 @@ func TestFollowTellsItsEnd(t *testing.T) {
 					return err
 				}
 			}
-			return nil
+			return plant(fmt.Sprintf("%s/d/%d", top, MaxDirectories), ".git/")
 		},
 		"many entries": func(top string) error {
 			for i := range maxListed + 1 {
@@ -110,10 +122,13 @@ func TestFollowTellsItsEnd(t *testing.T) {
 					return err
 				}
 			}
-			return nil
+			return plant(top+"/d", "")
 		},
-		"many levels": func(top string) error { return os.MkdirAll(top+"/d"+strings.Repeat("/d", levels+1), 0o755) },
-		"none":        func(string) error { return nil },
+		"many levels": func(top string) error {
+			deep := strings.Repeat("/d", levels)
+			return errors.Join(os.MkdirAll(top+deep+"/d", 0o755), plant(top+deep, ".git/"))
+		},
+		"none": func(top string) error { return plant(top+"/d", "") },
 	} {
 		top := t.TempDir()
 		if err := errors.Join(os.MkdirAll(top+"/d", 0o755), os.Symlink("s/c", top+"/.envrc"), fill(top)); err != nil {
@@ -127,7 +142,7 @@ func TestFollowTellsItsEnd(t *testing.T) {
 			}
 			paths += l.Path
 		}
-		if err != nil || !strings.Contains(paths, "/s/c") || (told == "") != (name == "none") {
+		if err != nil || !strings.Contains(paths, "/s/c") || !strings.Contains(paths, "/run-later") || (told == "") != (name == "none") {
 			t.Errorf("%s: %v, told %q, %v", name, led, told, err)
 		}
 	}

@@ -62,52 +62,6 @@ func (f *follower) git(root string, global []string) {
 	f.installed(everywhere)
 }
 
-// MaxDirectories is how many directories of a tree are looked through for repositories.
-const MaxDirectories = 4_000
-
-// within looks for repositories in root, and for links at what is held: level by level, so
-// that what is near is found.
-func (f *follower) within(root string, everywhere []setting) {
-	level, left := []string{root}, MaxDirectories
-	for depth := 0; depth < levels && len(level) > 0; depth++ {
-		var next []string
-		for _, dir := range level {
-			if left--; left < 0 || f.listed > maxWalked {
-				f.stop(fmt.Sprintf("%s has more than %d directories, or %d files", root, MaxDirectories, maxWalked))
-				return
-			}
-			next = append(next, f.look(dir, everywhere)...)
-		}
-		level = next
-	}
-	if len(level) > 0 {
-		f.stop(fmt.Sprintf("%s has more than %d levels of directories", root, levels))
-	}
-}
-
-// look follows the repositories and links in dir, and returns its directories.
-func (f *follower) look(dir string, everywhere []setting) (dirs []string) {
-	entries, err := f.entries(dir)
-	if err != nil {
-		return nil // who may not list it has no repository of his in it
-	}
-	f.listed += len(entries)
-	for _, e := range entries {
-		p := filepath.Join(dir, e.Name())
-		switch {
-		case e.Type()&fs.ModeSymlink != 0:
-			f.link(p)
-		case !e.IsDir() || e.Name() == gitDir:
-		case slices.Contains(f.manager, e.Name()):
-			f.packages = append(f.packages, p)
-		default:
-			f.repository(p, everywhere)
-			dirs = append(dirs, p)
-		}
-	}
-	return dirs
-}
-
 // link holds what a link leads to whose name is held, or is within what is held.
 func (f *follower) link(p string) {
 	if _, held := (places.Roots{Home: f.judge.Home, Workspace: f.judge.root(p)}).Held(p, false); held {
@@ -139,22 +93,28 @@ func (f *follower) links(dir string, depth int) {
 // repository follows what the repository at top says, if there is one, and those that
 // belong to it.
 func (f *follower) repository(top string, everywhere []setting) {
-	git := filepath.Join(top, gitDir)
-	fi, err := os.Lstat(git)
+	git := join(top, gitDir)
+	kind, err := kindAt(git)
+	if _, head := kindAt(join(top, "HEAD")); head == nil && bare(top) {
+		f.repositoryIn(top, top, everywhere)
+	}
 	switch {
-	case err == nil && fi.Mode()&fs.ModeSymlink != 0:
+	case err != nil:
+		return
+	case kind&fs.ModeSymlink != 0:
 		f.add(git, "the link "+git)
 		if real, err := filepath.EvalSymlinks(git); err == nil {
 			git = real
 		}
-	case err == nil && fi.Mode().IsRegular():
+	case kind.IsRegular():
 		git = f.pointer(git, "gitdir:", top)
-	case err != nil:
-		if _, err := os.Lstat(filepath.Join(top, "HEAD")); err != nil || !bare(top) {
-			return
-		}
-		git = top
 	}
+	f.repositoryIn(git, top, everywhere)
+}
+
+// repositoryIn follows what the repository in the directory git says, with the work tree
+// top, and those that belong to it.
+func (f *follower) repositoryIn(git, top string, everywhere []setting) {
 	r := repository{dir: git, common: git, tops: []string{top}}
 	if common := f.pointer(filepath.Join(git, "commondir"), "", git); common != "" {
 		r.common = common

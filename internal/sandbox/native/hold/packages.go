@@ -2,8 +2,6 @@ package hold
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 )
 
 // packageLevels is how deep repositories are looked for in what package managers have
@@ -19,20 +17,28 @@ const markPackage = "package.json"
 func (f *follower) installed(everywhere []setting) {
 	level, left := f.packages, MaxDirectories
 	for depth := 0; depth < packageLevels && len(level) > 0; depth++ {
-		var next []string
+		var all []string
 		for _, dir := range level {
 			for _, name := range f.names(dir) {
-				if left--; left < 0 {
+				if len(all) < left {
+					all = append(all, join(dir, name))
+				} else {
 					f.stop(fmt.Sprintf("there are more than %d directories of installed packages", MaxDirectories))
-					return
-				}
-				p := filepath.Join(dir, name)
-				f.repository(p, everywhere)
-				if _, err := os.Lstat(filepath.Join(p, markPackage)); err != nil {
-					next = append(next, p)
 				}
 			}
 		}
-		level = next
+		left -= len(all)
+		f.ask(all, everywhere)
+		packages := make([]bool, len(all))
+		f.share(len(all), func(i int, _ []byte) {
+			_, err := kindAt(join(all[i], markPackage))
+			packages[i] = err == nil
+		})
+		level = nil
+		for i, p := range all {
+			if !packages[i] {
+				level = append(level, p)
+			}
+		}
 	}
 }
