@@ -132,7 +132,7 @@ func (c *channel) Close() error {
 func process(box sandbox.Box) *Process {
 	kill := func() { _ = box.Kill() } // what cannot be killed shows in Wait
 	return &Process{
-		Stdin: brisk{ipc.BriskWriter(box.Stdin()), box.Stdin()}, Stdout: closer{ipc.BriskReader(box.Stdout()).Read}, Stderr: closer{box.Stderr().Read},
+		Stdin: brisk{ipc.BriskWriter(box.Stdin()), box.Stdin()}, Stdout: closing(ipc.BriskReader(box.Stdout()), box.Stdout()), Stderr: closing(box.Stderr(), box.Stderr()),
 		Terminate: func() { _ = box.Terminate() }, Kill: kill, Report: box.Report().String(),
 		Wait: func() error {
 			exit, err := box.Wait()
@@ -150,11 +150,20 @@ type brisk struct {
 	io.Closer
 }
 
-// A closer is a stream that ends with its box and needs no closing.
-type closer struct{ read func([]byte) (int, error) }
+// A closer is a stream that something else reads.
+type closer struct {
+	io.Reader
+	io.Closer
+}
 
-func (c closer) Read(p []byte) (int, error) { return c.read(p) }
-func (closer) Close() error                 { return nil }
+// closing is r, which reads from stream, and closes it if it can be closed: a box that has
+// ended keeps our ends of its streams.
+func closing(r, stream io.Reader) closer {
+	if c, ok := stream.(io.Closer); ok {
+		return closer{r, c}
+	}
+	return closer{r, io.NopCloser(stream)}
+}
 
 // Argv returns what is run as s, its program as an absolute path. Of a server that
 // is reached over HTTP it is the URL.
