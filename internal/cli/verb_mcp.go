@@ -198,7 +198,10 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 	open.Sums = []string{sum}
 	sweep(ctx, s, boxes.Tier)
 	probed := probe(ctx, boxes.Tier, servers)
-	client, err := connect(ctx)
+	var image imageOfEngine
+	boxes.Tier = image.in(boxes.Tier)
+	defer image.is(0) // nobody waits for the image of an engine that is not there
+	client, err := connectAs(ctx, image.is)
 	if err != nil {
 		return nil, err
 	}
