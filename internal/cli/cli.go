@@ -142,6 +142,7 @@ func newRoot(s *streams) *cobra.Command {
 		newAnnotate(s),
 		newSecret(s),
 		newLedger(s),
+		newNet(s),
 		newVerify(s),
 		newEngine(s),
 		newServer(s),
