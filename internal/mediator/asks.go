@@ -106,11 +106,9 @@ type passed struct {
 	who     string
 	tickets map[string]act.Ticket // by the key of the question
 	state   []byte                // of the server, a JSON string; nil if it gave none
+	since   time.Time
 	timer   *time.Timer
 }
-
-// maxPassed bounds results that wait for their client, of all clients.
-const maxPassed = 1024
 
 // pass has decided what a result asks for, if it does, and returns what the client reads.
 func (c *call) pass(ctx context.Context, body []byte) ([]byte, error) {

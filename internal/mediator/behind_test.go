@@ -149,12 +149,12 @@ func TestErasOfClients(t *testing.T) {
 // TestRequestsBehind: what a request says of its client in the era of requests, and
 // what of that reaches servers of the other era.
 func TestRequestsBehind(t *testing.T) {
-	meta := `"_meta":{"baggage":"k=1","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"extensions":{"x":{}}}}`
+	meta := `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"extensions":{"x":{}}}}`
 	modern := strings.Replace(callLine("1", "a", "{}"), `"arguments":{}`, `"arguments":{},`+meta, 1)
 	for name, c := range map[string]struct{ discover, line, want string }{
 		"sessions to requests": {discoverAnswer, callLine("1", "a", "{}"), `"params":{"name":"a","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"ringfence","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`},
-		"requests to requests": {discoverAnswer, modern, `"_meta":{"baggage":"k=1","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"ringfence","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"x":{}}}}`},
-		"requests to sessions": {`!{"code":-32601}`, modern, `"_meta":{"baggage":"k=1"}`},
+		"requests to requests": {discoverAnswer, modern, `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"ringfence","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"x":{}}}}`},
+		"requests to sessions": {`!{"code":-32601}`, modern, `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &talker{answers: map[string][]string{"server/discover": {c.discover}, "initialize": {sessionAnswer}, "tools/list": {toolsAnswer}, "tools/call": {`{"x":1}`}}}

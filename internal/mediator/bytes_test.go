@@ -86,10 +86,10 @@ func TestR5(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.SampledFrom([]string{"1", "-7.50", "1e3", `"x"`, `"\u00e9\/"`, "123456789012345678901234567890"}).Draw(t, "id")
 		token := rapid.SampledFrom([]string{"", "5", `"t\u0041"`}).Draw(t, "token")
-		args, note := object(t, 3, false), text(t, false)
+		args := object(t, 3, false)
 		parts := []string{`"name":%s`, `"arguments" :` + strings.ReplaceAll(args, "%", "%%")}
 		if token != "" {
-			parts = append(parts, `"_meta": {"baggage":`+strings.ReplaceAll(note, "%", "%%")+`, "progressToken":%s}`)
+			parts = append(parts, `"_meta": {"traceparent" :"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "progressToken":%s}`)
 		}
 		params := strings.Join(rapid.Permutation(parts).Draw(t, "params"), space(t)+","+space(t))
 		envelope := rapid.Permutation([]string{`"jsonrpc":"2.0"`, `"id":ID`, `"method":"tools/call"`, `"params":{PARAMS}`}).Draw(t, "envelope")

@@ -13,14 +13,9 @@ import (
 // the little below that only carries the request. Anything else is left out: it would be a
 // place where an agent can write to a server that it may only read.
 
-// traceNames are the members of _meta that carry the context of a trace, and longestTrace is
-// how long the last two may be, in bytes (W3C Trace Context and Baggage).
-const (
-	traceParent  = "traceparent"
-	traceState   = "tracestate"
-	traceBaggage = "baggage"
-	longestTrace = 512
-)
+// traceParent is the one member of _meta that carries the context of a trace and has a form
+// without room for text (W3C Trace Context). Its tracestate and baggage are text.
+const traceParent = "traceparent"
 
 var traceForm = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
@@ -69,8 +64,6 @@ func inMeta(v strictjson.Member, raw []byte) bool {
 		return false
 	case v.Name == traceParent:
 		return traceForm().MatchString(text)
-	case v.Name == traceState, v.Name == traceBaggage:
-		return len(text) <= longestTrace
 	}
 	return false
 }

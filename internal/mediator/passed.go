@@ -7,19 +7,47 @@ import (
 	"ringfence/internal/act"
 )
 
-// keepPassed keeps what was granted until the client comes back, and returns its handle.
+// Bounds of results that wait for their client.
+const (
+	maxPassed     = 1024 // of all clients
+	maxPassedEach = 128  // of those that a transport knows by one name
+)
+
+// keepPassed keeps what was granted until the client comes back, and returns its handle. The
+// oldest of the same client gives way where there is no room.
 func (m *Mediator) keepPassed(p *passed) (string, error) {
 	handle := rand.Text()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.passed) >= maxPassed {
+	each, oldest := 0, ""
+	for h, o := range m.passed {
+		if o.who != p.who {
+			continue
+		}
+		if each++; oldest == "" || o.since.Before(m.passed[oldest].since) {
+			oldest = h
+		}
+	}
+	full := len(m.passed) >= maxPassed
+	if full && each == 0 {
+		m.mu.Unlock()
 		return "", errSuspended
+	}
+	var gone *passed
+	if full || each >= maxPassedEach {
+		gone = m.passed[oldest]
+		delete(m.passed, oldest)
+		gone.timer.Stop()
 	}
 	if m.passed == nil {
 		m.passed = map[string]*passed{}
 	}
+	p.since = time.Now()
 	m.passed[handle] = p
 	p.timer = time.AfterFunc(suspendFor, func() { m.forgetPassed(handle) })
+	m.mu.Unlock()
+	if gone != nil {
+		m.drop(gone, errGaveWay)
+	}
 	return handle, nil
 }
 

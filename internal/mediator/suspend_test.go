@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"ringfence/internal/act"
 )
 
 // asksOnce is a server with sessions that, when it is called, asks for an age and then
@@ -104,6 +106,36 @@ func TestD21ManySuspended(t *testing.T) {
 		}
 	}
 	if m.keep("more", &suspension{who: "another"}) == nil || m.takeUp("none") != nil {
+		t.Error("more are kept than there is room for")
+	}
+}
+
+// TestManyPassed: neither can one client keep more than its share of results that wait for
+// it; the tickets of its oldest are finished, and nobody else's.
+func TestManyPassed(t *testing.T) {
+	d := deciding("")
+	m, err := New(Options{Decider: d, Starter: starting(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ctx = t.Context()
+	defer m.forgetPassed("")
+	keep := func(who, i int) (string, error) {
+		ticket := act.Ticket{ID: fmt.Sprint(who, ".", i)}
+		return m.keepPassed(&passed{who: fmt.Sprint(who), tickets: map[string]act.Ticket{"q": ticket}})
+	}
+	for who := range maxPassed / maxPassedEach {
+		first, err := keep(who, 0)
+		for i := range maxPassedEach {
+			if _, kerr := keep(who, 1+i); err != nil || kerr != nil {
+				t.Fatalf("client %d is refused call %d: %v, %v", who, 1+i, err, kerr)
+			}
+		}
+		if m.takePassed(first, fmt.Sprint(who)) != nil || d.finished[fmt.Sprint(who, ".0")] != 1 || len(d.finished) != who+1 {
+			t.Errorf("client %d: finished are %v", who, d.finished)
+		}
+	}
+	if _, err := keep(99, 0); err == nil {
 		t.Error("more are kept than there is room for")
 	}
 }
