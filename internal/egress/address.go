@@ -41,7 +41,11 @@ func (e *addressError) Error() string {
 }
 
 // A dialer connects to what was decided, and nowhere else.
-type dialer struct{ net Network }
+type dialer struct {
+	net  Network
+	told *telling
+	now  func() time.Time
+}
 
 // check returns why a, to which host leads, may not be connected to. What a decision
 // named as an address was decided as one.
@@ -68,6 +72,9 @@ func (d dialer) addresses(ctx context.Context, host weburl.Host) ([]netip.Addr, 
 	}
 	if host.String() == "localhost" { // RFC 6761 §6.3: never looked up, and what decided on it named it
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
+	}
+	if err := d.told.look(host, d.now()); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpWait)
 	defer cancel()
@@ -125,6 +132,9 @@ func (d dialer) throughProxy(ctx context.Context, host weburl.Host, port uint16)
 		if _, err := d.addresses(ctx, host); err != nil {
 			return nil, err
 		}
+	}
+	if err := d.told.look(host, d.now()); err != nil {
+		return nil, err
 	}
 	p := d.net.Proxy
 	addr := p.Host

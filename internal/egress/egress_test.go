@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/weburl"
 	"ringfence/internal/egress/bridge"
 )
 
@@ -63,7 +64,8 @@ func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 	for _, e := range r.Direct {
 		for _, rule := range d.rules {
 			verb, what, _ := strings.Cut(rule, " ")
-			if head, any := strings.CutSuffix(what, "*"); what != e.String() && !(any && strings.HasPrefix(e.String(), head)) {
+			head, any := strings.CutSuffix(what, "*")
+			if what != e.String() && (!any || !strings.HasPrefix(e.String(), head) || special(e.Resource.Text)) {
 				continue
 			}
 			if verb == "escalate" {
@@ -85,6 +87,17 @@ func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 		d.mu.Unlock()
 	}
 	return t, nil
+}
+
+// special reports whether the host of an effect is an address that no clause but one
+// which names it allows.
+func special(text string) bool {
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		text, _, _ = strings.Cut(rest, "/")
+	}
+	h, _, err := weburl.ParseHostPort(text)
+	a, isAddr := h.Addr()
+	return err == nil && isAddr && weburl.Special(a)
 }
 
 func (d *decider) Finish(_ context.Context, t act.Ticket, o act.Outcome) (act.Reply, error) {

@@ -37,12 +37,14 @@ type peeker interface {
 // peekHello reads the first handshake message of r without consuming it. The error is
 // errNotTLS as soon as that is certain.
 func peekHello(r peeker) (hello, error) {
+	if first, err := r.Peek(1); err != nil {
+		return hello{}, fmt.Errorf("reading a ClientHello: %w", err)
+	} else if first[0] != 22 {
+		return hello{}, errNotTLS
+	}
 	var message []byte
 	for at := 0; ; {
 		head, err := r.Peek(at + 5)
-		if len(head) > at && head[at] != 22 && at == 0 {
-			return hello{}, errNotTLS
-		}
 		if err != nil {
 			return hello{}, fmt.Errorf("reading a ClientHello: %w", err)
 		}

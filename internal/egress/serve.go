@@ -36,12 +36,13 @@ type way struct {
 
 func newWay(ctx context.Context, o Options) *way {
 	w := &way{
-		o: o, limits: o.Limits.withDefaults(), ctx: ctx, dial: dialer{o.Network}, feed: newFeed(),
+		o: o, limits: o.Limits.withDefaults(), ctx: ctx, feed: newFeed(),
 		floods: floods{all: map[string]*flood{}}, streams: map[*stream]struct{}{},
 	}
 	if w.o.Now == nil {
 		w.o.Now = time.Now
 	}
+	w.dial = dialer{o.Network, newTelling(), w.o.Now}
 	w.names = newNames(w.limits.Names, w.o.Local)
 	limits := mitm.Limits{Head: w.limits.HeadWait, Idle: w.limits.Idle, HeadBytes: w.limits.Header}
 	w.carrier = mitm.NewTransport(mitm.TransportOptions{Dial: w.dialText, Roots: o.Network.Roots, Limits: limits})
