@@ -84,11 +84,11 @@ func (f *Forwarder) refuse(w http.ResponseWriter, r *http.Request, got Carried, 
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	text := http.StatusText(status)
-	if why, ok := errors.AsType[*Refusal](err); ok {
-		text = why.Detail
+	why, ok := errors.AsType[*Refusal](err)
+	if !ok {
+		why = refusal("upstream", "%v", err)
 	}
-	http.Error(w, text, status)
+	http.Error(w, "ringfence: "+why.Detail, status)
 	return got, err
 }
 
