@@ -138,13 +138,15 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
+	begun, discardWay := f.begin(ctx, client)
+	defer func() { err = errors.Join(err, discardWay()) }()
 	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever))
 	if err != nil {
 		return sessionError(err)
 	}
 	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
-	spec, way, err := f.wayOut(ctx, conf, client, session, spec)
+	spec, way, err := f.wayOut(ctx, conf, session, begun, spec)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"ringfence/internal/act"
@@ -36,49 +37,81 @@ type wayOut struct {
 // The addresses that stand for names in a box. Package egress gives them out.
 var standIns = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd52:6633::/64")}
 
-// wayOf opens a way out that asks decider, a session or something that narrows one.
-// sentinels are what the box has in the place of secrets.
-func wayOf(ctx context.Context, client *api.Client, session *api.Session, decider act.Decider, sentinels []loan.Sentinel, network egress.Network) (*wayOut, error) {
-	roots, err := client.Authority(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("opening a way to the network: %w", err)
+// begin begins with what the box of f needs for its network, if it is to have one; discard
+// gives it back.
+func (f *execFlags) begin(ctx context.Context, client *api.Client) (begun func() (*wayOut, error), discard func() error) {
+	if f.net != netPolicy {
+		return func() (*wayOut, error) { return nil, nil }, func() error { return nil }
 	}
+	begun = beginWay(ctx, client)
+	return begun, func() error {
+		way, err := begun()
+		if err != nil {
+			return nil //nolint:nilerr // it was said, or something else was wrong before
+		}
+		return way.close()
+	}
+}
+
+// beginWay makes what a way out needs that no session is asked for, while something else is
+// done. What is returned waits for it.
+func beginWay(ctx context.Context, client *api.Client) func() (*wayOut, error) {
+	type begun struct {
+		way *wayOut
+		err error
+	}
+	made := make(chan begun, 1)
+	go func() {
+		var b begun
+		roots, err := client.Authority(ctx)
+		if err == nil {
+			b.way, err = newWayOut(roots)
+		}
+		if err != nil {
+			b.err = fmt.Errorf("opening a way to the network: %w", err)
+		}
+		made <- b
+	}()
+	return sync.OnceValues(func() (*wayOut, error) {
+		b := <-made
+		return b.way, b.err
+	})
+}
+
+// serve has w carry what decider, a session or something that narrows one, allows. sentinels
+// are what the box has in the place of secrets.
+func (w *wayOut) serve(ctx context.Context, session *api.Session, decider act.Decider, sentinels []loan.Sentinel, network egress.Network) error {
 	leafs, err := mitm.NewLeafs(mitm.LeafOptions{Sign: session.Mint})
 	if err != nil {
-		return nil, fmt.Errorf("opening a way to the network: %w", err)
-	}
-	w, err := newWayOut(roots)
-	if err != nil {
-		return nil, fmt.Errorf("opening a way to the network: %w", err)
+		return fmt.Errorf("opening a way to the network: %w", err)
 	}
 	w.ports = bridge.Direct(session.Opened().Ports)
 	// What is in flight when the box has ended is still recorded; see close.
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w.cancel = cancel
+	w.cancel, w.done = cancel, make(chan error, 1)
 	go func() {
 		w.done <- egress.Serve(serving, w.comes, egress.Options{
 			Decider: decider, Network: network, Sentinels: sentinels, Local: standIns,
 			Intercept: &mitm.Interceptor{Minter: leafs},
 		})
 	}()
-	return w, nil
+	return nil
 }
 
-// wayOut opens the way out of a box that is to have one, and returns s by way of it; nil for
-// one that has no network.
-func (f *execFlags) wayOut(ctx context.Context, conf config.Config, client *api.Client, session *api.Session, s sandbox.Spec) (sandbox.Spec, *wayOut, error) {
-	if f.net != netPolicy {
-		return s, nil, nil
+// wayOut has the way out of a box carry what session allows, and returns s by way of it.
+func (f *execFlags) wayOut(ctx context.Context, conf config.Config, session *api.Session, begun func() (*wayOut, error), s sandbox.Spec) (sandbox.Spec, *wayOut, error) {
+	w, err := begun()
+	if w == nil || err != nil {
+		return s, nil, err
 	}
 	env, sentinels, err := lent(ctx, session, f.envFile, s.Env)
 	if err != nil {
 		return s, nil, err
 	}
-	w, err := wayOf(ctx, client, session, session, sentinels, networkOf(conf))
-	if err != nil {
+	s.Env = env
+	if err := w.serve(ctx, session, session, sentinels, networkOf(conf)); err != nil {
 		return s, nil, err
 	}
-	s.Env = env
 	return w.through(s), w, nil
 }
 
@@ -91,7 +124,7 @@ func newWayOut(authority []byte) (*wayOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wayOut{dir: dir, done: make(chan error, 1)}
+	w := &wayOut{dir: dir}
 	bundle := trust.Bundle(systemRoots(), authority)
 	for name, text := range map[string][]byte{"ca.pem": bundle, "ca.jks": trust.Store(bundle, time.Now())} {
 		if err := writeNew(filepath.Join(dir, name), text); err != nil {
@@ -194,12 +227,20 @@ func (w *wayOut) through(s sandbox.Spec) sandbox.Spec {
 	return s
 }
 
-// close ends what is in flight, waits until it is on record, and removes what there was.
-// Of nil it does nothing.
+// close ends what is in flight, waits until it is on record, and removes what there was. It
+// may be called again, and of nil it does nothing.
 func (w *wayOut) close() error {
-	if w == nil {
+	if w == nil || w.dir == "" {
 		return nil
 	}
-	w.cancel()
-	return errors.Join(<-w.done, os.RemoveAll(w.dir))
+	var err error
+	if w.done != nil {
+		w.cancel()
+		err = <-w.done
+	} else {
+		err = w.comes.Close()
+	}
+	err = errors.Join(err, os.RemoveAll(w.dir))
+	w.dir = ""
+	return err
 }

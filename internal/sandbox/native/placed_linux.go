@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 // addPlaced puts files of ours where programs of the box look for their own. What the Spec
 // denies stays denied.
 func (v *view) addPlaced(all []sandbox.Placing) error {
+	first := map[string]string{} // where a file was placed first
 	for _, p := range all {
 		fi, err := os.Lstat(p.File)
 		if err == nil && !fi.Mode().IsRegular() {
@@ -22,9 +24,13 @@ func (v *view) addPlaced(all []sandbox.Placing) error {
 			return fmt.Errorf("what is to be placed at %s: %w", p.Path, err)
 		}
 		at, ok := v.placeFor(p.Path)
+		_, shown := v.above(at)
 		switch {
+		case ok && first[p.File] != "" && !shown:
+			v.nodes[at] = node{path: at, kind: kindLink, source: first[p.File]} // it costs no mount
 		case ok:
 			v.nodes[at] = node{path: at, kind: kindBind, source: p.File, mapped: true}
+			first[p.File] = cmp.Or(first[p.File], at)
 		case !p.Usual:
 			return fmt.Errorf("%s cannot be placed in this box: it lies in a tree of the host, which has no such file", p.Path)
 		}
