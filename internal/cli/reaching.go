@@ -2,8 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"sync"
 
+	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/egress"
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/remote"
 	"ringfence/internal/sandbox"
@@ -14,9 +19,59 @@ import (
 func reaching(boxes mediator.Boxes, session *api.Session) mediator.Starter {
 	o := remote.Options{Local: boxes, Authorize: authorizing}
 	if session != nil {
+		o.Reach = remote.Reach(&farWay{open: func(context.Context) (act.Decider, error) { return session, nil }})
 		o.Record = func(ctx context.Context, server, line string, r sandbox.Report) error {
 			return session.RecordBox(ctx, server, "", line, r)
 		}
 	}
 	return remote.New(o)
+}
+
+// A farWay carries requests to other machines, each decided by the session that open
+// gives when the first one comes.
+type farWay struct {
+	open func(ctx context.Context) (act.Decider, error)
+
+	mu  sync.Mutex
+	way http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *farWay) RoundTrip(r *http.Request) (*http.Response, error) {
+	way, err := w.opened(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	resp, err := way.RoundTrip(r)
+	if no, ok := errors.AsType[*egress.DeniedError](err); ok {
+		return nil, &remote.NotAllowed{Reason: no.Reason}
+	}
+	return resp, err
+}
+
+func (w *farWay) opened(ctx context.Context) (http.RoundTripper, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.way != nil {
+		return w.way, nil
+	}
+	conf, _, err := settings()
+	if err != nil {
+		return nil, err
+	}
+	decider, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.way = egress.NewTransport(egress.Options{Decider: decider, Network: networkOf(conf)})
+	return w.way, nil
+}
+
+// CloseIdleConnections is what [http.Client] looks for.
+func (w *farWay) CloseIdleConnections() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if idle, ok := w.way.(interface{ CloseIdleConnections() }); ok {
+		idle.CloseIdleConnections()
+	}
 }

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"ringfence/internal/act"
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/oauth"
@@ -23,9 +26,19 @@ import (
 // loginWait is how long a person has to agree.
 const loginWait = 10 * time.Minute
 
+// loginFlags are the flags of both verbs.
+type loginFlags struct {
+	file, policy string
+	open         bool
+}
+
+func (f *loginFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
+	flags.StringVar(&f.policy, "policy", "", "compiled constitution that decides what is reached on other machines, a `DIR`; without it the default one applies")
+}
+
 func newServersLogin(s *streams) *cobra.Command {
-	var file string
-	var open bool
+	var f loginFlags
 	c := &cobra.Command{
 		Use:   "login NAME",
 		Short: "Log in to a server that is reached over HTTP",
@@ -35,33 +48,33 @@ func newServersLogin(s *streams) *cobra.Command {
 		Args:        cobra.ExactArgs(1),
 		Annotations: exits(status{codeFailed, "there is no token"}),
 		RunE: func(c *cobra.Command, args []string) error {
-			srv, err := loginServer(s, file, args[0])
+			srv, err := loginServer(s, f.file, args[0])
 			if err != nil {
 				return err
 			}
-			return login(c.Context(), s, srv, open)
+			return login(c.Context(), s, srv, f)
 		},
 	}
-	c.Flags().StringVar(&file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
-	c.Flags().BoolVar(&open, "open", false, "open the URL in your browser too")
+	f.add(c.Flags())
+	c.Flags().BoolVar(&f.open, "open", false, "open the URL in your browser too")
 	return c
 }
 
 func newServersLogout(s *streams) *cobra.Command {
-	var file string
+	var f loginFlags
 	c := &cobra.Command{
 		Use:   "logout NAME",
 		Short: "Forget the tokens of a server, and have them ended",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			srv, err := loginServer(s, file, args[0])
+			srv, err := loginServer(s, f.file, args[0])
 			if err != nil {
 				return err
 			}
-			return logout(c.Context(), s, srv)
+			return logout(c.Context(), s, srv, f)
 		},
 	}
-	c.Flags().StringVar(&file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
+	f.add(c.Flags())
 	return c
 }
 
@@ -94,9 +107,49 @@ func loginServer(s *streams, file, name string) (mediator.Server, error) {
 	return srv, &exitError{code: codeUsage, err: fmt.Errorf("server %s is not logged in to: %s", name, why)}
 }
 
-// loginClient returns what logs in to srv.
-func loginClient(s *streams, srv mediator.Server, person func(context.Context, string) error) (*oauth.Client, error) {
-	carrier, err := remote.Reach(nil)(srv)
+// A personSession is the session in which a person's own verb reaches other machines. It
+// is opened when it is needed.
+type personSession struct {
+	policy  string // a bundle; "" is the default one
+	client  *api.Client
+	session *api.Session
+}
+
+func (p *personSession) open(ctx context.Context) (act.Decider, error) {
+	client, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.client = client
+	r := api.OpenRequest{Principal: "default/login", Verb: "servers login", Ask: api.AskNever}
+	if r.Workspace, err = os.Getwd(); err != nil {
+		return nil, fmt.Errorf("finding the workspace: %w", err)
+	}
+	if p.policy != "" {
+		if r.PolicyDir, err = filepath.Abs(p.policy); err != nil {
+			return nil, fmt.Errorf("finding the policy: %w", err)
+		}
+	}
+	p.session, err = client.OpenSession(ctx, r)
+	return p.session, sessionError(err)
+}
+
+func (p *personSession) close(ctx context.Context) error {
+	if p.client == nil {
+		return nil
+	}
+	var err error
+	if p.session != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = p.session.Close(ctx)
+	}
+	return errors.Join(err, p.client.Close())
+}
+
+// loginClient returns what logs in to srv, over p to other machines.
+func loginClient(s *streams, p *personSession, srv mediator.Server, person func(context.Context, string) error) (*oauth.Client, error) {
+	carrier, err := remote.Reach(&farWay{open: p.open})(srv)
 	if err != nil {
 		return nil, &exitError{code: codeFailed, err: fmt.Errorf("reaching server %s: %w", srv.Name, err)}
 	}
@@ -114,12 +167,14 @@ type loggedIn struct {
 	Renewed bool      `json:"renewed"` // by itself, when it expires
 }
 
-func login(ctx context.Context, s *streams, srv mediator.Server, open bool) error {
+func login(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, loginWait)
 	defer cancel()
-	c, err := loginClient(s, srv, func(_ context.Context, at string) error {
+	p := &personSession{policy: f.policy}
+	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	c, err := loginClient(s, p, srv, func(_ context.Context, at string) error {
 		s.say("To log in to %s, open this URL in your browser:\n\n  %s\n\nIt comes back to this machine, which waits for %v.", srv.Name, at, loginWait)
-		if open {
+		if f.open {
 			if err := openBrowser(at); err != nil {
 				s.say("%v", err)
 			}
@@ -152,8 +207,10 @@ func login(ctx context.Context, s *streams, srv mediator.Server, open bool) erro
 	})
 }
 
-func logout(ctx context.Context, s *streams, srv mediator.Server) error {
-	c, err := loginClient(s, srv, nil)
+func logout(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (err error) {
+	p := &personSession{policy: f.policy}
+	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	c, err := loginClient(s, p, srv, nil)
 	if err != nil {
 		return err
 	}

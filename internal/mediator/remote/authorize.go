@@ -28,8 +28,13 @@ type Authorizer interface {
 const maxSigned = 4
 
 // errFar says what is missing to reach other machines.
-var errFar = errors.New("servers on other machines cannot be reached yet: what would decide and record each connection, egress, is not there; " +
-	"only loopback addresses and Unix sockets (\"ringfence\": {\"socket\": …}) are reached")
+var errFar = errors.New("other machines are reached only where each connection is decided and recorded, which is in a session; " +
+	"here only loopback addresses and Unix sockets (\"ringfence\": {\"socket\": …}) are reached")
+
+// A NotAllowed is why what carries a request did not: policy, in words for an agent.
+type NotAllowed struct{ Reason string }
+
+func (n *NotAllowed) Error() string { return n.Reason }
 
 // Carrier returns what carries requests to this machine itself, and all others by away;
 // with nil, these are an error that says what is missing.

@@ -160,6 +160,9 @@ func (c *conn) send(r *http.Request) (*http.Response, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
 		c.note("%s: %v", r.Method, trimmed(err))
+		if no, ok := errors.AsType[*NotAllowed](err); ok {
+			return nil, no
+		}
 		if r.Context().Err() != nil {
 			return nil, errors.New("the connection was ended by us")
 		}
