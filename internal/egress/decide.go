@@ -10,6 +10,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/weburl"
+	"ringfence/internal/egress/provider"
 )
 
 // Facts are what a policy can know of a request besides its effects, by these names.
@@ -21,6 +22,9 @@ type facts struct {
 	PID       int    `json:"pid,omitempty"`       // in the numbers of the box, which proves nothing
 	Inside    bool   `json:"inside,omitempty"`    // nothing is connected to before what is inside is decided
 	Misplaced string `json:"misplaced,omitempty"` // the name of a secret whose sentinel is where it must not be
+	Model     string `json:"model,omitempty"`     // as the provider names it
+	LeftOut   string `json:"left_out,omitempty"`  // of a request to a model: what its provider would have done
+	Refused   string `json:"refused,omitempty"`   // why it is refused, whatever is decided
 	Repeated  int    `json:"repeated,omitempty"`  // equal requests that were denied since, without being decided
 }
 
@@ -151,16 +155,23 @@ type ticket struct {
 	way   *way
 	began time.Time
 	once  sync.Once
+	// inside says that nobody decided, as nothing is done: what is said in the connection
+	// is decided, each request by itself.
+	inside bool
 }
 
 // An ending is what the record says of how a connection or request ended.
 type ending struct {
-	Status   int    `json:"status,omitempty"` // of HTTP
-	Sent     int64  `json:"sent"`             // bytes from the box
-	Received int64  `json:"received"`         // and to it
-	Millis   int64  `json:"ms"`
-	Address  string `json:"address,omitempty"` // that was connected to
-	Tunnel   bool   `json:"tunnel,omitempty"`  // nothing inside was read
+	Status   int             `json:"status,omitempty"` // of HTTP
+	Sent     int64           `json:"sent"`             // bytes from the box
+	Received int64           `json:"received"`         // and to it
+	Millis   int64           `json:"ms"`
+	Address  string          `json:"address,omitempty"` // that was connected to
+	Tunnel   bool            `json:"tunnel,omitempty"`  // nothing inside was read
+	Offered  int             `json:"offered,omitempty"` // versions of a package
+	Withheld int             `json:"withheld,omitempty"`
+	Usage    *provider.Usage `json:"usage,omitempty"`     // of a model
+	MicroUSD int64           `json:"micro_usd,omitempty"` // that it cost, where a price is known
 
 	err    error
 	labels []act.Label
@@ -172,6 +183,9 @@ const finishWait = 10 * time.Second
 // finish hands in how it ended, once; further calls do nothing.
 func (t *ticket) finish(e ending) {
 	t.once.Do(func() {
+		if t.inside {
+			return
+		}
 		e.Millis = t.way.now().Sub(t.began).Milliseconds()
 		o := act.Outcome{Labels: e.labels}
 		if e.err != nil {

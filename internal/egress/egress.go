@@ -37,6 +37,8 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/loan"
+	"ringfence/internal/egress/provider"
+	"ringfence/internal/egress/registry"
 )
 
 // A Resolver looks names up. *net.Resolver is one.
@@ -86,7 +88,12 @@ type Options struct {
 	Network   Network
 	Intercept Interceptor     // nil: TLS that no clause lets pass as it is, is refused
 	Sentinels []loan.Sentinel // what stands for secrets in the box
-	Limits    Limits
+	// Registries are where packages come from: what is asked there is decided as installs.
+	Registries []registry.Place
+	// Models are the services that run models: what is asked there is decided as infers.
+	Models *provider.Table
+	Prices provider.Prices
+	Limits Limits
 	// Local are the ranges whose addresses stand for names in the box, one of IPv4 and one
 	// of IPv6 at most; nil: 198.18.0.0/15 and fd52:6633::/64.
 	Local []netip.Prefix

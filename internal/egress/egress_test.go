@@ -24,10 +24,12 @@ import (
 // A decider is a policy of lines: "allow connect host:port", "tunnel connect …",
 // "escalate …", and "lend …". "*" at the end stands for anything.
 type decider struct {
-	rules []string
-	lend  []act.Loan
-	fail  error
-	gate  chan struct{} // what escalates waits for it
+	rules    []string
+	lend     []act.Loan
+	fail     error
+	gate     chan struct{} // what escalates waits for it
+	seen     func(ending)  // each ending, if it is set
+	leaveOut []string      // of offers of more than one version
 
 	mu    sync.Mutex
 	asked []string
@@ -80,6 +82,9 @@ func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 			break
 		}
 	}
+	if r.Verb == act.VerbOffers && len(r.Direct) > 1 {
+		t.Filter.LeaveOut = d.leaveOut
+	}
 	if allowed == len(r.Direct) {
 		t.Verdict, t.Code = act.Allow, ""
 		d.mu.Lock()
@@ -110,6 +115,9 @@ func (d *decider) Finish(_ context.Context, t act.Ticket, o act.Outcome) (act.Re
 	var e ending
 	if err := json.Unmarshal(o.Body, &e); err != nil {
 		return act.Reply{}, err
+	}
+	if d.seen != nil {
+		d.seen(e)
 	}
 	said := fmt.Sprintf("%s %d sent=%d received=%d", t.Effects[0], e.Status, e.Sent, e.Received)
 	if o.Error != "" {

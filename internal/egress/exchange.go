@@ -41,6 +41,14 @@ func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, plain(err.Error()), http.StatusBadRequest)
 		return
 	}
+	if x.way.packages.Serves(u) {
+		x.way.packages.Serve(w, r, u, judge{x})
+		return
+	}
+	if x.way.o.Models.Host(u.Host) {
+		x.infer(w, r, u)
+		return
+	}
 	q, found := x.question(r, u)
 	t, no := x.ask(r.Context(), q)
 	if no != nil {

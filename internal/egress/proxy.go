@@ -131,6 +131,9 @@ func plain(text string) string {
 
 // askConnect has a connection decided.
 func (w *way) askConnect(ctx context.Context, d *destination) (*ticket, *DeniedError) {
+	if w.reads(d.host) {
+		return &ticket{way: w, inside: true}, nil
+	}
 	d.stream.waiting.Add(1)
 	defer d.stream.touch()
 	defer d.stream.waiting.Add(-1)

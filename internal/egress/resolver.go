@@ -58,13 +58,7 @@ func (w *way) resolve(s *stream, q dns.Question) []byte {
 	if _, isAddr := host.Addr(); isAddr {
 		return q.Answer(dns.NoName, 0)
 	}
-	s.waiting.Add(1)
-	defer s.touch()
-	defer s.waiting.Add(-1)
-	t, no := w.decide(w.ctx, question{
-		effects: []act.Effect{hostEffect(act.Resolve, host, defaultPort)},
-		facts:   facts{Via: viaDNS, PID: s.from.PID},
-	})
+	t, no := w.askResolve(s, host)
 	if no != nil {
 		return q.Answer(dns.Refused, 0)
 	}
@@ -80,6 +74,20 @@ func (w *way) resolve(s *stream, q dns.Question) []byte {
 		}
 	}
 	return q.Answer(dns.NoError, fakeTTL, stand...)
+}
+
+// askResolve has it decided whether a name may have an address.
+func (w *way) askResolve(s *stream, host weburl.Host) (*ticket, *DeniedError) {
+	if w.reads(host) {
+		return &ticket{way: w, inside: true}, nil
+	}
+	s.waiting.Add(1)
+	defer s.touch()
+	defer s.waiting.Add(-1)
+	return w.decide(w.ctx, question{
+		effects: []act.Effect{hostEffect(act.Resolve, host, defaultPort)},
+		facts:   facts{Via: viaDNS, PID: s.from.PID},
+	})
 }
 
 // defaultPort is the one that a name which is only resolved has in the text of an effect.

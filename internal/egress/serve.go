@@ -13,22 +13,24 @@ import (
 
 	"ringfence/internal/egress/bridge"
 	"ringfence/internal/egress/mitm"
+	"ringfence/internal/egress/registry"
 )
 
 // A way is the way out of one box.
 type way struct {
-	o       Options
-	limits  Limits
-	ctx     context.Context //nolint:containedctx // the life of the box, which outlives each connection
-	dial    dialer
-	names   *names
-	floods  floods
-	carrier *http.Transport
-	forward *mitm.Forwarder
-	server  *http.Server // of every stream that speaks HTTP
-	feed    *feed
-	work    sync.WaitGroup
-	failed  atomic.Pointer[error] // the first result that could not be recorded
+	o        Options
+	limits   Limits
+	ctx      context.Context //nolint:containedctx // the life of the box, which outlives each connection
+	dial     dialer
+	names    *names
+	floods   floods
+	carrier  *http.Transport
+	packages *registry.Handler // nil: no registry is known
+	forward  *mitm.Forwarder
+	server   *http.Server // of every stream that speaks HTTP
+	feed     *feed
+	work     sync.WaitGroup
+	failed   atomic.Pointer[error] // the first result that could not be recorded
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
@@ -84,6 +86,13 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := newWay(ctx, o)
+	if len(o.Registries) > 0 {
+		var err error
+		if w.packages, err = registry.New(registry.Options{Places: o.Registries, Upstream: w.carrier, Now: w.o.Now}); err != nil {
+			_ = l.Close()
+			return fmt.Errorf("the way out: %w", err)
+		}
+	}
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	w.work.Go(func() { _ = w.server.Serve(w.feed) }) // its error is that the feed was closed

@@ -176,6 +176,7 @@ func (d *draft) resolve() *refusal {
 		if no := d.directFacts(); no != nil {
 			return no
 		}
+		d.vouch()
 		return d.lends()
 	default:
 		return refuse(act.CodeInvalid, "%q is no kind of request; known are tools/call, tools/list, exec and effect", d.req.Verb)

@@ -22,6 +22,20 @@ type Lender interface {
 	Lend(secret string) (act.Loan, error)
 }
 
+// vouch makes the fetch or send, by which a package is installed or a model asked, implied
+// by that: a sentence about packages or models is the permission, and one that forbids
+// the host, or asks about it, holds.
+func (d *draft) vouch() {
+	if d.req.Verb != act.VerbEffect || !slices.ContainsFunc(d.res.Effects, func(e act.Effect) bool { return e.Kind == act.Install || e.Kind == act.Infer }) {
+		return
+	}
+	for i := range d.res.Effects {
+		if k := d.res.Effects[i].Kind; k == act.Fetch || k == act.Send {
+			d.res.Effects[i].Implied = true
+		}
+	}
+}
+
 // lends holds the secrets that d names against their bindings.
 func (d *draft) lends() *refusal {
 	var secrets []int

@@ -93,3 +93,34 @@ func TestAgeOfAnInstall(t *testing.T) {
 		}
 	}
 }
+
+// TestVouch: a request by which a package is installed, or a model asked, is implied by
+// that; one that stands alone is not, and no other kind of effect ever is.
+func TestVouch(t *testing.T) {
+	implied := func(kinds ...act.Kind) string {
+		var said []string
+		b := newBench(t, func(q policy.Query) policy.Decision {
+			for _, e := range q.Effects {
+				said = append(said, fmt.Sprint(e.Kind, " ", e.Implied))
+			}
+			return policy.Decision{Verdict: act.Allow}
+		})
+		r := act.Request{Verb: act.VerbEffect, Args: []byte(`{"method":"POST"}`)}
+		text := map[act.Kind]string{act.Send: "https://a.test/", act.Fetch: "https://a.test/", act.Infer: "p/m", act.Install: "npm:a@1.0.0", act.Connect: "a.test:443"}
+		for _, k := range kinds {
+			r.Direct = append(r.Direct, act.Effect{Kind: k, Resource: act.Resource{Text: text[k]}, Implied: true})
+		}
+		b.decide(r)
+		return strings.Join(said, ", ")
+	}
+	for want, kinds := range map[string][]act.Kind{
+		"send true, infer false":     {act.Send, act.Infer},
+		"install false, fetch true":  {act.Install, act.Fetch},
+		"send false":                 {act.Send},
+		"connect false, infer false": {act.Connect, act.Infer},
+	} {
+		if got := implied(kinds...); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -39,6 +39,9 @@ var allKinds = act.Kinds()
 // kindOf returns the place of k in allKinds, -1 for an unknown kind.
 func kindOf(k act.Kind) int { return slices.Index(allKinds, k) }
 
+// canBeImplied are the types of resource that another effect of a request can come to.
+var canBeImplied = []act.ResourceType{act.Path, act.Repo, act.Secret, act.URL}
+
 // waysOf returns the ways in which e can be allowed (reading 5 of decision
 // 0002). Fetch and send include connect and resolve, so what forbids these
 // forbids those. Connect and resolve are possible where what they serve is.
@@ -54,7 +57,7 @@ func (p *Policy) waysOf(e act.Effect) ([]way, error) {
 	if e.Tree && e.Resource.Type != act.Path && e.Resource.Type != act.Repo {
 		return nil, fmt.Errorf("a %s has nothing beneath it", e.Resource.Type)
 	}
-	if e.Implied && e.Resource.Type != act.Path && e.Resource.Type != act.Repo && e.Resource.Type != act.Secret {
+	if e.Implied && !slices.Contains(canBeImplied, e.Resource.Type) {
 		return nil, fmt.Errorf("no other effect comes to one on a %s", e.Resource.Type)
 	}
 	whole := part{kind: kind, res: res, region: e.Tree, permits: !e.Implied, implied: e.Implied}

@@ -192,6 +192,12 @@ func (h *Handler) find(u weburl.URL) (best Place, path string, ok bool) {
 	return best, "", ok
 }
 
+// Ecosystem is that of the registry at u, "" if none is there.
+func (h *Handler) Ecosystem(u weburl.URL) Ecosystem {
+	p, _, _ := h.find(u)
+	return p.Ecosystem
+}
+
 // Serves reports whether a request for u is one for a registry.
 func (h *Handler) Serves(u weburl.URL) bool {
 	if h == nil {
