@@ -33,6 +33,29 @@ func (w *world) revoke(access, refresh bool) {
 
 // TestR17 is the life of a login: what ends it, what renews it, and that a person hears of it.
 func TestR17(t *testing.T) {
+	t.Run("renewals", renewals)
+	t.Run("ends", ends)
+	t.Run("others", others)
+	t.Run("clock skew", clockSkew)
+	t.Run("parallel refresh", parallelRefresh)
+	t.Run("logout", func(t *testing.T) {
+		w, store := loggedIn(t)
+		c := w.client(store, true)
+		had, err := c.Logout(t.Context())
+		if !had || err != nil || w.count("as POST /revoke") != 1 {
+			t.Error(had, err, w.requests)
+		}
+		if _, err := w.use(t.Context(), c); !errors.Is(err, ErrLogin) {
+			t.Error(err)
+		}
+		if had, err := c.Logout(t.Context()); had || err != nil {
+			t.Error(had, err)
+		}
+	})
+}
+
+// renewals: tokens are renewed before they end, and when they are refused.
+func renewals(t *testing.T) {
 	t.Run("stored login", func(t *testing.T) {
 		w, store := loggedIn(t)
 		if _, err := w.use(t.Context(), w.client(store, true)); err != nil || w.issued != 1 {
@@ -71,6 +94,10 @@ func TestR17(t *testing.T) {
 			t.Error(err, w.issued)
 		}
 	})
+}
+
+// ends: when a login is over a person hears of it, and the next one works.
+func ends(t *testing.T) {
 	t.Run("revoked refresh", func(t *testing.T) {
 		w, store := loggedIn(t)
 		w.pass(2 * time.Hour)
@@ -111,6 +138,10 @@ func TestR17(t *testing.T) {
 			t.Error(err, w.count("as POST /register"))
 		}
 	})
+}
+
+// others: what happens at the authorization server, or with it.
+func others(t *testing.T) {
 	t.Run("issuer change", func(t *testing.T) {
 		w, store := loggedIn(t)
 		w.pass(time.Minute)
@@ -149,22 +180,6 @@ func TestR17(t *testing.T) {
 		w.pass(quietTime)
 		if _, err := w.use(t.Context(), c); err != nil {
 			t.Error(err)
-		}
-	})
-	t.Run("clock skew", clockSkew)
-	t.Run("parallel refresh", parallelRefresh)
-	t.Run("logout", func(t *testing.T) {
-		w, store := loggedIn(t)
-		c := w.client(store, true)
-		had, err := c.Logout(t.Context())
-		if !had || err != nil || w.count("as POST /revoke") != 1 {
-			t.Error(had, err, w.requests)
-		}
-		if _, err := w.use(t.Context(), c); !errors.Is(err, ErrLogin) {
-			t.Error(err)
-		}
-		if had, err := c.Logout(t.Context()); had || err != nil {
-			t.Error(had, err)
 		}
 	})
 }
