@@ -87,8 +87,17 @@ func at(p netip.Prefix, place uint32) netip.Addr {
 	return a
 }
 
-// host returns what a stands for: a name, or itself where it is of no local range.
+// host returns what a stands for, and counts it as used: a name, or itself where it is of
+// no local range.
 func (n *names) host(a netip.Addr) (weburl.Host, bool) {
+	h, ok := n.byAddress(a)
+	if _, isAddr := h.Addr(); ok && !isAddr {
+		n.standIns(h)
+	}
+	return h, ok
+}
+
+func (n *names) byAddress(a netip.Addr) (weburl.Host, bool) {
 	a = a.Unmap()
 	p := n.four
 	if a.Is6() {
@@ -107,6 +116,5 @@ func (n *names) host(a netip.Addr) (weburl.Host, bool) {
 	if e == nil || at(p, place) != a {
 		return weburl.Host{}, false
 	}
-	n.used.MoveToFront(e)
 	return e.Value.(*standIn).host, true
 }
