@@ -59,11 +59,15 @@ func (w *farWay) opened(ctx context.Context) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
+	network, err := networkOf(conf)
+	if err != nil {
+		return nil, err
+	}
 	decider, err := w.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.way = egress.NewTransport(egress.Options{Decider: decider, Network: networkOf(conf)})
+	w.way = egress.NewTransport(egress.Options{Decider: decider, Network: network})
 	return w.way, nil
 }
 

@@ -109,14 +109,42 @@ func (f *execFlags) wayOut(ctx context.Context, conf config.Config, session *api
 		return s, nil, err
 	}
 	s.Env = env
-	if err := w.serve(ctx, session, session, sentinels, networkOf(conf)); err != nil {
+	network, err := networkOf(conf)
+	if err == nil {
+		err = w.serve(ctx, session, session, sentinels, network)
+	}
+	if err != nil {
 		return s, nil, err
 	}
 	return w.through(s), w, nil
 }
 
 // networkOf is what the machine is connected to, as configured.
-func networkOf(config.Config) egress.Network { return egress.Network{} }
+func networkOf(conf config.Config) (egress.Network, error) {
+	n := conf.Network
+	var roots [][]byte
+	for _, name := range n.CA {
+		text, err := readRoots(name)
+		if err != nil {
+			return egress.Network{}, &exitError{code: codeUsage, err: fmt.Errorf("network.ca of the configuration: %w", err)}
+		}
+		roots = append(roots, text)
+	}
+	to, err := egress.NewNetwork(n.Resolver, n.Private, n.Proxy, roots)
+	if err != nil {
+		return egress.Network{}, &exitError{code: codeUsage, err: fmt.Errorf("network of the configuration: %w", err)}
+	}
+	return to, nil
+}
+
+func readRoots(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, trust.MaxBundle))
+	return text, errors.Join(err, f.Close())
+}
 
 // newWayOut makes the directory and what is in it. authority is PEM.
 func newWayOut(authority []byte) (*wayOut, error) {
@@ -189,12 +217,7 @@ func writeNew(name string, text []byte) error {
 // systemRoots are whom programs of this machine trust: the first bundle of the usual places.
 func systemRoots() []byte {
 	for _, name := range trust.UsualPlaces() {
-		f, err := os.Open(name)
-		if err != nil {
-			continue
-		}
-		text, err := io.ReadAll(io.LimitReader(f, trust.MaxBundle))
-		_ = f.Close()
+		text, err := readRoots(name)
 		if block, _ := pem.Decode(text); err == nil && block != nil {
 			return text
 		}
