@@ -76,12 +76,12 @@ func connectTo(s *streams, socket string) func(context.Context) (*api.Client, er
 			conn, peer, err := ipc.DialOther(ctx, socket)
 			if err == nil && peer.HasUID && told == "" {
 				told = paths.UserName(peer.UID)
-				s.say("questions of %s", told)
+				s.say("questions of the user %q", told)
 			}
 			return conn, err
 		}})
 		if errors.Is(err, api.ErrNotRunning) && told != "" {
-			err = &exitError{code: codeDenied, err: fmt.Errorf("%s does not take answers of this user", told), hint: `it is for those whom "approvers" in the config.json of ` + told + " names"}
+			err = &exitError{code: codeDenied, err: fmt.Errorf("the user %q does not take answers of this user", told), hint: `it is for those whom "approvers" in the config.json of ` + told + " names"}
 		}
 		return c, err
 	}

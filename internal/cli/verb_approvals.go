@@ -171,7 +171,7 @@ func watch(ctx context.Context, s *streams, e *api.Client) error {
 		}
 		text := ev.Question.Text
 		if ev.Kind != "asked" {
-			text = fmt.Sprintf("%s: %s\n", ev.Question.ID, ev.Kind)
+			text = fmt.Sprintf("%s: %s\n", ev.Question.ID, strings.Replace(ev.Kind, "refused", "denied", 1))
 		}
 		_, err := fmt.Fprintln(s.out, printable(text))
 		return err

@@ -15,6 +15,7 @@ import (
 	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/launch"
+	"ringfence/internal/policy"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/paths"
@@ -164,7 +165,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(f.boxError(err, conf.AskNever), way.close(), session.Close(closing), settle())
+	err = errors.Join(f.boxError(ctx, err, conf.AskNever), way.close(), session.Close(closing), settle())
 	if err == nil && status != 0 {
 		err = &exitError{code: status}
 	}
@@ -182,17 +183,22 @@ func (f *execFlags) asksHere(s *streams) (bool, error) {
 	return s.atTerminal(), nil
 }
 
-// boxError gives an error of launching its exit status. With never nobody is asked, as
+// boxError gives an error of launching its exit status, and the words that are for a
+// person. With never nobody is asked, as
 // the configuration has it.
-func (f *execFlags) boxError(err error, never bool) error {
+func (f *execFlags) boxError(ctx context.Context, err error, never bool) error {
 	var denied *launch.DeniedError
 	switch {
 	case err == nil:
 		return nil
+	case interrupted(ctx) && errors.Is(err, context.Cause(ctx)):
+		return &exitError{code: codeInterrupted, err: errors.New("interrupted")}
 	case errors.As(err, &denied) && denied.Ticket.Code == act.CodeNotFound:
 		return &exitError{code: codeNotFound, err: err}
 	case errors.As(err, &denied):
-		return &exitError{code: codeNotRun, err: err, hint: f.denialHint(denied.Ticket.Code, never, !strings.Contains(denied.Ticket.Reason, "Nobody was asked:"))}
+		// Whoever typed the command is no agent.
+		plain := errors.New(strings.Replace(err.Error(), " "+policy.ForAgents, "", 1))
+		return &exitError{code: codeNotRun, err: plain, hint: f.denialHint(denied.Ticket.Code, never, !strings.Contains(denied.Ticket.Reason, "Nobody was asked:"))}
 	case errors.Is(err, api.ErrUndecided):
 		return &exitError{code: codeNotRun, err: err, hint: "nothing was run; try again"}
 	case errors.Is(err, sandbox.ErrNotFound):

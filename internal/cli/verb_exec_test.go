@@ -10,6 +10,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/launch"
+	"ringfence/internal/policy"
 	"ringfence/internal/sandbox"
 )
 
@@ -29,7 +30,7 @@ func TestDenialIsSaidOnce(t *testing.T) {
 		{execFlags{}, false, act.CodeNoAnswer, "--ask-wait"},
 		{execFlags{}, false, act.CodeTripwire, ""},
 	} {
-		err := c.f.boxError(&launch.DeniedError{Ticket: act.Ticket{Code: c.code, Reason: "denied: delete /w is forbidden by c3."}}, c.never)
+		err := c.f.boxError(t.Context(), &launch.DeniedError{Ticket: act.Ticket{Code: c.code, Reason: "denied: delete /w is forbidden by c3. " + policy.ForAgents}}, c.never)
 		var said bytes.Buffer
 		if code := (&streams{out: &sink{w: &said}, err: &sink{w: &said}}).report(err); code != codeNotRun {
 			t.Errorf("%s: status %d", c.code, code)

@@ -116,7 +116,7 @@ func renderArgs(b *strings.Builder, q Question) {
 	if q.ArgsBytes > len(q.Args) {
 		cut = fmt.Sprintf(", the first %d of %d bytes", len(q.Args), q.ArgsBytes)
 	}
-	fmt.Fprintf(b, "  arguments, in the agent's words, not ours%s:\n", cut)
+	fmt.Fprintf(b, "  arguments, in which words of the agent can be; none of them is ours%s:\n", cut)
 	text, _ := visible(q.Args, 16*len(q.Args)) // no character takes more
 	for len(text) > 0 {
 		n := min(argsWidth, len(text))

@@ -117,7 +117,7 @@ func TestRenderQuotes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		args := rapid.String().Draw(t, "args")
 		text := Render(Question{Args: args, Clauses: []Clause{{ID: "c1"}}})
-		_, quoted, found := strings.Cut(text, "not ours:\n")
+		_, quoted, found := strings.Cut(text, "none of them is ours:\n")
 		if found != (args != "") {
 			t.Fatalf("quoted %v for %q", found, args)
 		}

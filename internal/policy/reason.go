@@ -15,6 +15,10 @@ const (
 	mostReasons    = 3   // resources that a summary speaks of
 )
 
+// ForAgents ends every reason of a denial. It is for an agent: a person who reads the reason
+// can do more than that.
+const ForAgents = "Retrying will not help: do without it, or tell the person what stands in the way."
+
 // A saying is what is said of an effect that is not allowed: "needs approval by …".
 type saying struct {
 	effect act.Effect
@@ -109,7 +113,7 @@ func summary(v act.Verdict, said []saying) string {
 	if v == act.Escalate {
 		return s
 	}
-	return "denied: " + s + " Retrying will not help: do without it, or tell the person what stands in the way."
+	return "denied: " + s + " " + ForAgents
 }
 
 // resources names the effects of said, at most room resources with what is done to

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -142,12 +143,21 @@ func semantic(src []byte, s *json.SemanticError) *Error {
 	case errors.Is(s.Err, json.ErrUnknownName):
 		e = refuse(src, nameOffset(src, string(s.JSONPointer), offset), ErrUnknown, suggest(name, fields(s.GoType)))
 	case s.Err != nil:
-		e = refuse(src, offset, ErrType, fmt.Sprintf("%q: %v", clip(name), s.Err))
+		e = refuse(src, offset, ErrType, fmt.Sprintf("%s: %v", called(s.JSONPointer), s.Err))
 	default:
-		e = refuse(src, offset, ErrType, fmt.Sprintf("%q: %s where %s was expected", clip(name), kindName(s.JSONKind), wanted(s.GoType)))
+		e = refuse(src, offset, ErrType, fmt.Sprintf("%s: %s where %s was expected", called(s.JSONPointer), kindName(s.JSONKind), wanted(s.GoType)))
 	}
 	e.Pointer = string(s.JSONPointer)
 	return e
+}
+
+// called is how a person finds the value at p: by its name, or as an element of what has one.
+func called(p jsontext.Pointer) string {
+	name, in := p.LastToken(), p.Parent().LastToken()
+	if i, err := strconv.Atoi(name); err == nil && in != "" {
+		return fmt.Sprintf("element %d of %q", i+1, clip(in))
+	}
+	return fmt.Sprintf("%q", clip(name))
 }
 
 // literal makes a plain RFC 6901 pointer one for [Values].
