@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -127,9 +128,7 @@ func newCase(t *testing.T, lines []string) {
 		}
 	}
 	p.rig = newRig(t, func(o *Options) { o.Intercept = opener{} }, rules...)
-	for h, a := range names {
-		p.names[h] = a
-	}
+	maps.Copy(p.names, names)
 	p.conn = p.dial(t, kind, dst)
 	p.in = bufio.NewReader(p.conn)
 	for _, l := range p.lines {
@@ -242,7 +241,7 @@ func (p *player) check(word, arg string) {
 	defer p.decider.mu.Unlock()
 	p.table.mu.Lock()
 	defer p.table.mu.Unlock()
-	got := map[string][]string{"asked": p.decider.asked, "looked": p.table.asked, "ended": p.decider.ended}[word]
+	got := map[string][]string{"asked": p.decider.asked, "looked": p.table.asked, "ended": p.ended}[word]
 	if all := strings.Join(got, "; "); word == "ended" && !strings.Contains(all, arg) || word != "ended" && all != arg {
 		p.Errorf("%s %q, want %q", word, all, arg)
 	}

@@ -202,17 +202,23 @@ func newRig(t *testing.T, change func(*Options), rules ...string) *rig {
 // dial makes a connection as the bridge does.
 func (r *rig) dial(t *testing.T, kind bridge.Kind, dst string) *net.UnixConn {
 	t.Helper()
+	c, err := r.try(t, kind, dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// try is dial, where there may be no place.
+func (r *rig) try(t *testing.T, kind bridge.Kind, dst string) (*net.UnixConn, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	c, err := bridge.Dial(ctx, r.socket, bridge.Preamble{Kind: kind, Dst: netip.MustParseAddrPort(dst), PID: 7})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return c, c.SetDeadline(time.Now().Add(20 * time.Second))
 }
 
 // ask sends text to the proxy and returns the first reply.
