@@ -72,6 +72,9 @@ func (in *Inspector) Definition(def []byte, others []string) []Remark {
 			return err
 		}
 		for _, m := range slices.Concat(f.Signs, f.Matches) {
+			if m.Kind == Active && strings.HasPrefix(v.Pointer, "/icons/") {
+				continue // a picture, as which a client has to show it
+			}
 			if m.Start >= v.Start && m.End <= v.End {
 				r.add(v.Pointer, signWords(m), string(def[m.Start:m.End]))
 			}
@@ -100,7 +103,11 @@ func signWords(m Match) string {
 		return "changes the direction of writing"
 	case Injection:
 		return "addresses the model"
-	case KnownSecret, Token:
+	case Active:
+		return "holds a data: URL whose content runs"
+	case Private:
+		return "holds what looks like the number of a person, a card or an account"
+	case KnownSecret, Token, Suspect:
 	}
 	return "holds what looks like a secret"
 }

@@ -3,6 +3,8 @@
 // unknown ones by their shape, and signs that a text tries to steer a model or a
 // terminal. It says what labels follow, and can replace secrets.
 //
+// A whole content is read as JSON where it is that; a [Stream] reads text as it comes.
+//
 // It is pure: no clock, no I/O, no randomness; the same bytes give the same
 // findings. It decides nothing, and it is no proof of absence: a hostile sender
 // can always encode a secret in a way that nobody looks for. The shapes of
@@ -47,6 +49,9 @@ const (
 	Hidden    Kind = "hidden-text"     // zero-width or tag characters where no script needs them
 	Bidi      Kind = "bidi"            // explicit reordering
 	Injection Kind = "injection"       // words addressed to a model
+	Active    Kind = "active-data-url" // a data: URL that a reader may run
+	Private   Kind = "private-data"    // a number of a card or an account, or of a person
+	Suspect   Kind = "possible-secret" // what is assigned to a name of a secret, and looks random
 )
 
 // A Match is one passage: the bytes from Start up to End of the content.
@@ -66,7 +71,7 @@ const (
 type Findings struct {
 	Labels  []act.Label // that follow from the content, without repetition
 	Matches []Match     // passages to replace, in order, not overlapping; at most 4096
-	Signs   []Match     // of Escape, Hidden, Bidi, Injection; at most 32, the first ones
+	Signs   []Match     // of the other kinds; at most 32, the first ones
 	// Whole says that there were more matches than are kept: Redact withholds
 	// everything.
 	Whole bool
@@ -88,7 +93,7 @@ func (in *Inspector) Scan(content []byte) Findings { return in.ScanFrom(content,
 // that an escaped secret is found; offsets are those of content itself.
 func (in *Inspector) ScanFrom(content []byte, o Origin) Findings {
 	f := Findings{json: isJSON(content)}
-	s := &scan{in: in, f: &f, signs: o != Arguments}
+	s := &scan{in: in, f: &f, signs: o != Arguments, whole: true}
 	if f.json {
 		s.known(content, nil) // also what spans strings
 		var name token        // the string before: of a member, its name
@@ -104,52 +109,48 @@ func (in *Inspector) ScanFrom(content []byte, o Origin) Findings {
 		s.text(view{text: content})
 	}
 	f.Matches = merge(f.spans)
+	f.Signs = unmatched(f.Signs, f.Matches)
 	f.spans = nil
-	if len(f.Matches) > 0 || f.Whole {
-		f.Labels = append(f.Labels, act.LabelSecret)
-	}
-	if len(f.Signs) > 0 {
-		f.Labels = append(f.Labels, act.LabelUntrusted)
-	}
+	f.label(s.private > 0)
 	return f
 }
 
-// A scan is one scan under way.
-type scan struct {
-	in      *Inspector
-	f       *Findings
-	signs   bool
-	scratch []byte
-	noEnd   int // matchPEM: no block that begins before here has an end
-}
-
-// text scans one text, decoded if it was a JSON string.
-func (s *scan) text(v view) {
-	s.scratch = v.scratch
-	s.known(v.text, v.steps)
-	s.shapes(v)
-}
-
-// known looks for registered secrets.
-func (s *scan) known(text []byte, steps []step) {
-	s.in.secrets.find(text, func(start, end int, name string) bool {
-		return s.add(mapped(start, end, steps), KnownSecret, name)
+// unmatched returns signs without what only might be a secret and is one of matches.
+func unmatched(signs, matches []Match) []Match {
+	return slices.DeleteFunc(signs, func(s Match) bool {
+		at, _ := slices.BinarySearchFunc(matches, s.Start, func(m Match, start int) int { return m.End - start - 1 })
+		return s.Kind == Suspect && at < len(matches) && matches[at].Start < s.End
 	})
 }
 
-// add keeps one match. It reports whether the scan should go on.
-func (s *scan) add(at span, k Kind, name string) bool {
-	if len(s.f.spans) >= maxMatches {
-		s.f.Whole = true
-		return false
+// label sets the labels that follow from what was found.
+func (f *Findings) label(private bool) {
+	f.Labels = nil
+	suspect, untrusted := false, false
+	for _, m := range f.Signs {
+		suspect = suspect || m.Kind == Suspect
+		private = private || m.Kind == Private
+		untrusted = untrusted || m.Kind != Suspect && m.Kind != Private
 	}
-	s.f.spans = append(s.f.spans, Match{Start: at.start, End: at.end, Kind: k, Name: name})
-	return true
+	if len(f.Matches) > 0 || f.Whole || suspect {
+		f.Labels = append(f.Labels, act.LabelSecret)
+	}
+	if untrusted {
+		f.Labels = append(f.Labels, act.LabelUntrusted)
+	}
+	if private {
+		f.Labels = append(f.Labels, act.LabelPrivate)
+	}
 }
 
-// sign keeps one sign, if there is room.
+// sign keeps one sign, if there is room. Of what an agent wrote only what may not leave is
+// one.
 func (s *scan) sign(at span, k Kind, name string) {
-	if s.signs && len(s.f.Signs) < maxSigns {
+	at.start, at.end = at.start+s.off, at.end+s.off
+	if k == Private {
+		s.private++
+	}
+	if (s.signs || k == Private || k == Suspect) && len(s.f.Signs) < maxSigns {
 		s.f.Signs = append(s.f.Signs, Match{Start: at.start, End: at.end, Kind: k, Name: name})
 	}
 }

@@ -18,12 +18,12 @@ import (
 
 // known are the secrets that the cases of testdata/scan.jsonl know.
 var known = []Secret{
-	{"deploy", []byte("hunter2-hunter2")},
-	{"odd", []byte("p@ss w/ord!")},
-	{"number", []byte("8675309001")},
-	{"across", []byte(`abc","de`)},
-	{"commas", []byte("],[],[],")},
-	{"n-word", []byte("nineteen-eighty")},
+	{Name: "deploy", Value: []byte("hunter2-hunter2")},
+	{Name: "odd", Value: []byte("p@ss w/ord!")},
+	{Name: "number", Value: []byte("8675309001")},
+	{Name: "across", Value: []byte(`abc","de`)},
+	{Name: "commas", Value: []byte("],[],[],")},
+	{Name: "n-word", Value: []byte("nineteen-eighty")},
 }
 
 // letters stands for random text: {n} in a case becomes n of it, {Un} its upper
@@ -124,10 +124,10 @@ func TestNew(t *testing.T) {
 		why     string
 		secrets []Secret
 	}{
-		{"too short", []Secret{{"a", []byte("1234567")}}},
-		{"too long", []Secret{{"a", make([]byte, maxSecret+1)}}},
-		{"bad name", []Secret{{"A b", []byte("12345678")}}},
-		{"our own text", []Secret{{"a", []byte("redacted")}}},
+		{"too short", []Secret{{Name: "a", Value: []byte("1234567")}}},
+		{"too long", []Secret{{Name: "a", Value: make([]byte, maxSecret+1)}}},
+		{"bad name", []Secret{{Name: "A b", Value: []byte("12345678")}}},
+		{"our own text", []Secret{{Name: "a", Value: []byte("redacted")}}},
 		{"too many", make([]Secret, maxSecrets+1)},
 	} {
 		_, err := New(c.secrets)
@@ -151,7 +151,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add([]byte("]nothing"), []byte("hunter2-hunter2nothing"))
 	f.Add([]byte("néeeeee\n"), []byte(`["n\u00e9eeeee\n","ghp_"]`))
 	f.Fuzz(func(t *testing.T, value, content []byte) {
-		in, err := New(append([]Secret{{"fuzzed", value}}, known...))
+		in, err := New(append([]Secret{{Name: "fuzzed", Value: value}}, known...))
 		if err != nil {
 			return
 		}

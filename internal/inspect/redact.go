@@ -41,8 +41,8 @@ func (in *Inspector) Redact(content []byte, f Findings) []byte {
 // holds reports whether a registered secret is in content.
 func (in *Inspector) holds(content []byte, json bool) bool {
 	held := false
-	found := func(int, int, string) bool { held = true; return false }
-	in.secrets.find(content, found)
+	found := func(int, int, *pattern) bool { held = true; return false }
+	in.secrets.find(content, 0, true, found)
 	if !json || held {
 		return held
 	}
@@ -51,7 +51,7 @@ func (in *Inspector) holds(content []byte, json bool) bool {
 		if t.kind == stringToken && t.escaped {
 			v := decode(content, t, scratch[:0])
 			scratch = v.scratch
-			in.secrets.find(v.text, found)
+			in.secrets.find(v.text, 0, true, found)
 		}
 		return !held
 	})

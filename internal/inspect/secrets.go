@@ -20,6 +20,7 @@ import (
 type Secret struct {
 	Name  string // shown in place of the value: 1 to 64 of a-z, 0-9, '.', '_', '-'
 	Value []byte // 8 bytes to 16 KiB
+	Mask  string // what a [Stream] puts in the place of the value; "[redacted:name]" if ""
 }
 
 // Bounds of a registered secret, and of how many there can be. Below minSecret
@@ -55,7 +56,7 @@ func New(secrets []Secret) (*Inspector, error) {
 			return nil, fmt.Errorf("%w: %s is part of the text %s", ErrSecret, s.Name, withheld)
 		}
 		for _, f := range forms(s.Value) {
-			in.secrets.insert(f, s.Name)
+			in.secrets.insert(f, s.Name, s.Mask)
 		}
 	}
 	in.secrets.finish()
@@ -105,85 +106,116 @@ var lowerPercent = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`%[0-9A-F]{2}`)
 })
 
-// A matcher finds any of many patterns of at least minSecret bytes in one pass.
-// It looks at the eight bytes that end at each position: a bit set rejects
-// almost all, a map holds the patterns that end so. A sender who does not know
-// the end of a secret cannot make it do more, so time is linear.
+// A matcher finds any of many patterns of at least minSecret bytes in one pass. It looks
+// at the eight bytes that begin at each position: a bit set rejects almost all, a map
+// holds the patterns that begin so. More is compared only as far as a sender knows a
+// secret, so time is linear.
 type matcher struct {
 	bits    []uint64 // 1<<bitsLog bits, nil without patterns
-	endings map[uint64][]pattern
+	begin   map[uint64][]pattern
+	partial map[string]struct{} // what is shorter than eight bytes, and begins a pattern
 }
 
 type pattern struct {
 	text   []byte
 	name   string
+	mask   string
 	base64 bool
 }
 
 const bitsLog = 16
 
-func ending(b []byte) uint64 { return binary.LittleEndian.Uint64(b[len(b)-minSecret:]) }
+func beginning(b []byte) uint64 { return binary.LittleEndian.Uint64(b[:minSecret]) }
 
-// slot spreads an ending over the bit set (Fibonacci hashing).
+// slot spreads a beginning over the bit set (Fibonacci hashing).
 func slot(key uint64) uint64 { return key * 0x9e3779b97f4a7c15 >> (64 - bitsLog) }
 
-func (m *matcher) insert(f form, name string) {
+func (m *matcher) insert(f form, name, mask string) {
 	if m.bits == nil {
 		m.bits = make([]uint64, 1<<bitsLog/64)
-		m.endings = map[uint64][]pattern{}
+		m.begin, m.partial = map[uint64][]pattern{}, map[string]struct{}{}
 	}
-	p := pattern{text: []byte(f.text), name: name, base64: f.base64}
-	key := ending(p.text)
-	if slices.ContainsFunc(m.endings[key], func(o pattern) bool { return bytes.Equal(o.text, p.text) }) {
+	p := pattern{text: []byte(f.text), name: name, mask: mask, base64: f.base64}
+	key := beginning(p.text)
+	if slices.ContainsFunc(m.begin[key], func(o pattern) bool { return bytes.Equal(o.text, p.text) }) {
 		return
 	}
-	m.endings[key] = append(m.endings[key], p)
+	m.begin[key] = append(m.begin[key], p)
 	s := slot(key)
 	m.bits[s/64] |= 1 << (s % 64)
+	for n := 1; n < minSecret; n++ {
+		m.partial[f.text[:n]] = struct{}{}
+	}
 }
 
-// finish orders patterns with one ending so that the longest is found.
+// finish orders patterns with one beginning so that the longest is found.
 func (m *matcher) finish() {
-	for _, ps := range m.endings {
+	for _, ps := range m.begin {
 		slices.SortFunc(ps, func(a, b pattern) int { return len(b.text) - len(a.text) })
 	}
 }
 
-// find calls found for the longest pattern that ends at each position, until it
-// returns false.
-func (m *matcher) find(text []byte, found func(start, end int, name string) bool) {
-	if m.bits == nil || len(text) < minSecret {
-		return
+// find calls found for the longest pattern that begins at each position, the first of
+// them from, until it returns false. It returns the first position at which a pattern could begin
+// that more text would complete: the end, if whole says that there is no more.
+func (m *matcher) find(text []byte, from int, whole bool, found func(start, end int, p *pattern) bool) int {
+	if m.bits == nil {
+		return len(text)
 	}
-	key := uint64(0)
-	for i, b := range text {
-		key = key>>8 | uint64(b)<<56
-		if s := slot(key); i < minSecret-1 || m.bits[s/64]&(1<<(s%64)) == 0 {
+	for i := from; i+minSecret <= len(text); i++ {
+		key := beginning(text[i:])
+		if s := slot(key); m.bits[s/64]&(1<<(s%64)) == 0 {
 			continue
 		}
-		for _, p := range m.endings[key] {
-			if !bytes.HasSuffix(text[:i+1], p.text) {
+		for k := range m.begin[key] {
+			p := &m.begin[key][k]
+			if len(p.text) > len(text)-i {
+				if !whole && bytes.HasPrefix(p.text, text[i:]) {
+					return i
+				}
 				continue
 			}
-			start, end := i+1-len(p.text), i+1
+			if !bytes.HasPrefix(text[i:], p.text) {
+				continue
+			}
+			start, end := i, i+len(p.text)
 			if p.base64 {
+				if !whole && len(text)-end < widest && run(text[end:], base64Char, widest) == len(text)-end {
+					return i
+				}
 				start, end = widen(text, start, end)
 			}
-			if !found(start, end, p.name) {
-				return
+			if !found(start, end, p) {
+				return len(text)
 			}
 			break
 		}
 	}
+	if whole {
+		return len(text)
+	}
+	for i := max(from, len(text)-minSecret+1); i < len(text); i++ {
+		if _, ok := m.partial[string(text[i:])]; ok {
+			return i
+		}
+	}
+	return len(text)
 }
+
+// widest is how many characters after a base64 text can belong to it, narrow how many
+// before it.
+const (
+	widest = 4
+	narrow = 2
+)
 
 // widen takes in the characters around an inner part of a base64 text that hold
 // some bits of the secret, and padding.
 func widen(text []byte, start, end int) (int, int) {
-	for n := 0; n < 2 && start > 0 && is(text[start-1], base64Char); n++ {
+	for n := 0; n < narrow && start > 0 && is(text[start-1], base64Char); n++ {
 		start--
 	}
-	for n := 0; n < 4 && end < len(text) && is(text[end], base64Char); n++ {
+	for n := 0; n < widest && end < len(text) && is(text[end], base64Char); n++ {
 		end++
 	}
 	return start, end

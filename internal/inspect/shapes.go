@@ -3,10 +3,11 @@ package inspect
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // class is a set of byte classes.
-type class uint8
+type class uint16
 
 const (
 	digitChar  class = 1 << iota // 0-9
@@ -17,6 +18,7 @@ const (
 	base64Char                   // both alphabets and padding
 	spaceChar                    // white space
 	dotChar                      // .
+	armorChar                    // what stands between the lines of an armoured key (RFC 7468, 1421, 9580)
 )
 
 const (
@@ -44,6 +46,9 @@ var classes = func() (t [256]class) {
 			t[b] = spaceChar
 		case c == '.':
 			t[b] = dotChar
+		}
+		if strings.IndexByte("\\:,.()@<> \t\r\n", byte(b)) >= 0 || t[b]&(base64Char|spaceChar) != 0 {
+			t[b] |= armorChar
 		}
 	}
 	return t
@@ -135,25 +140,38 @@ func digits(b []byte) bool {
 	return n >= 6
 }
 
-// match reports whether the shape is at text[i], where its prefix is, and where
-// the credential begins and ends.
-func (s shape) match(text []byte, i int) (start, end int, ok bool) {
-	from := i + len(s.prefix)
-	n := run(text[from:], s.class, s.max+1)
-	if n < s.min || n > s.max && s.max < maxRun {
-		return 0, 0, false
+// A verdict is what can be said of a shape at a place.
+type verdict uint8
+
+const (
+	no   verdict = iota
+	yes          //
+	more         // more text decides; never where there is none
+)
+
+// match reports whether the shape is at text[i], where its prefix is, and where the
+// credential begins and ends.
+func (sh shape) match(s *scan, text []byte, i int) (start, end int, v verdict) {
+	bearer := sh.name == "bearer-token"
+	if !bearer && !begins(text, i) {
+		return 0, 0, no
+	}
+	from := i + len(sh.prefix)
+	n := s.run(sh.class).end(text, from, sh.class, sh.max+1) - from
+	if from+n == len(text) && n <= sh.max && !s.whole {
+		return 0, 0, s.until(sh.class, from+sh.max+1)
+	}
+	if n < sh.min || n > sh.max && sh.max < maxRun {
+		return 0, 0, no
 	}
 	rest := text[from : from+n]
-	if dull(rest) || s.also != nil && !s.also(rest) {
-		return 0, 0, false
+	if dull(rest) || sh.also != nil && !sh.also(rest) {
+		return 0, 0, no
 	}
-	if s.name == "bearer-token" {
-		return from, from + n, true
+	if bearer {
+		return from, from + n, yes
 	}
-	if !begins(text, i) {
-		return 0, 0, false
-	}
-	return i, from + n, true
+	return i, from + n, yes
 }
 
 // dull reports whether b is a placeholder: few different bytes, or a word that
@@ -185,7 +203,7 @@ func begins(text []byte, i int) bool {
 type special struct {
 	name   string
 	prefix string
-	match  func(s *scan, text []byte, i int) (start, end int, ok bool)
+	match  func(s *scan, text []byte, i int) (start, end int, v verdict)
 }
 
 var specials = []special{
@@ -198,59 +216,78 @@ var specials = []special{
 
 // matchJWT wants three base64url parts, the first two of JSON objects (RFC
 // 7519; "eyJ" is {").
-func matchJWT(_ *scan, text []byte, i int) (start, end int, ok bool) {
+func matchJWT(s *scan, text []byte, i int) (start, end int, v verdict) {
 	if !begins(text, i) {
-		return 0, 0, false
+		return 0, 0, no
 	}
+	const most = 16 * maxRun
 	end = i
 	for part := range 3 {
 		if part > 0 {
-			if end >= len(text) || text[end] != '.' {
-				return 0, 0, false
+			if end >= len(text) {
+				return 0, 0, s.until(0, 0)
+			}
+			if text[end] != '.' {
+				return 0, 0, no
 			}
 			end++
 		}
-		n := run(text[end:], slug, 16*maxRun)
+		n := s.slugs[part].end(text, end, slug, most) - end
+		if end+n == len(text) && n < most && !s.whole {
+			return 0, 0, s.until(slug, end+most)
+		}
 		if n < 10 || part == 1 && !bytes.HasPrefix(text[end:], []byte("eyJ")) {
-			return 0, 0, false
+			return 0, 0, no
 		}
 		end += n
 	}
-	return i, end, true
+	return i, end, yes
 }
 
 // matchPEM wants the block of a private key (RFC 7468, also OpenPGP's). Without
 // its end it is what looks like its text.
-func matchPEM(s *scan, text []byte, i int) (start, end int, ok bool) {
-	head := text[i+len("-----BEGIN "):]
-	n := run(head, upperChar|digitChar|spaceChar, 60)
-	label := head[:n]
+func matchPEM(s *scan, text []byte, i int) (start, end int, v verdict) {
+	const longest = 60
+	from := i + len("-----BEGIN ")
+	n := run(text[from:], upperChar|digitChar|spaceChar, longest)
+	if len(text) < from+n+len("-----") {
+		return 0, 0, s.until(0, 0)
+	}
+	label := text[from : from+n]
 	if !bytes.HasSuffix(label, []byte("PRIVATE KEY")) && !bytes.HasSuffix(label, []byte("PRIVATE KEY BLOCK")) {
-		return 0, 0, false
+		return 0, 0, no
 	}
-	if !bytes.HasPrefix(head[n:], []byte("-----")) {
-		return 0, 0, false
+	body := from + n + len("-----")
+	if !bytes.HasPrefix(text[from+n:], []byte("-----")) {
+		return 0, 0, no
 	}
-	body := i + len("-----BEGIN ") + n + len("-----")
-	if body >= s.noEnd {
-		foot := append([]byte("-----END "), append(label[:n:n], "-----"...)...)
-		if k := bytes.Index(text[body:min(len(text), body+maxPEM)], foot); k >= 0 {
-			return i, body + k + len(foot), k >= minPEM
+	within := s.armor.end(text, body, armorChar, maxPEM) - body
+	if k := s.footer(text, body, body+within); k < body+within {
+		foot := "-----END " + string(label) + "-----"
+		switch {
+		case k-body < minPEM:
+			return 0, 0, no
+		case hasPrefix(text[k:], foot):
+			return i, k + len(foot), yes
+		case len(text)-k < len(foot) && !s.whole:
+			return 0, 0, s.until(0, 0)
 		}
-		s.noEnd = body + maxPEM
+	}
+	if body+within == len(text) && within < maxPEM && !s.whole {
+		return 0, 0, s.until(armorChar&^dashChar, body+maxPEM)
 	}
 	lineBreak := run(text[body:], spaceChar, 4)
 	if lineBreak == 0 && bytes.HasPrefix(text[body:], []byte(`\n`)) {
 		lineBreak = 2
 	}
 	if run(text[body+lineBreak:], base64Char, minPEM) < minPEM {
-		return 0, 0, false // talks about keys
+		return 0, 0, no // talks about keys
 	}
 	end = body
-	for end < len(text) && (is(text[end], base64Char|spaceChar) || text[end] == '\\') {
+	for end < body+within && (is(text[end], base64Char|spaceChar) || text[end] == '\\') {
 		end++
 	}
-	return i, end, true
+	return i, end, yes
 }
 
 const (
@@ -258,27 +295,53 @@ const (
 	minPEM = 40       // base64 characters that no mention of a key has
 )
 
+// footer is where the first line that ends a key begins, from body on; limit if none does
+// before that.
+func (s *scan) footer(text []byte, body, limit int) int {
+	const foot = "-----END "
+	from := body
+	if s.foot.from <= body && body <= s.foot.to {
+		if s.foot.to >= limit || hasPrefix(text[s.foot.to:], foot) {
+			return min(s.foot.to, limit)
+		}
+		from = max(body, s.foot.to-len(foot)+1) // none begins before that
+	}
+	s.foot = reach{body, limit}
+	if at := bytes.Index(text[from:limit], []byte(foot)); at >= 0 {
+		s.foot.to = from + at
+	}
+	return s.foot.to
+}
+
 // matchAWSSecret wants forty base64 characters as the value of a secret access
 // key, however that name is written. i is within the name.
-func matchAWSSecret(_ *scan, text []byte, i int) (start, end int, ok bool) {
+func matchAWSSecret(s *scan, text []byte, i int) (start, end int, v verdict) {
 	before := bytes.ToLower(text[max(0, i-8):i])
-	after := text[i+len("ccess"):]
 	if !bytes.Contains(before, []byte("secret")) {
-		return 0, 0, false
+		return 0, 0, no
 	}
-	after = bytes.TrimPrefix(after, []byte("_"))
-	if len(after) < 3 || !bytes.EqualFold(after[:3], []byte("key")) {
-		return 0, 0, false
+	from := i + len("ccess")
+	if from < len(text) && text[from] == '_' {
+		from++
 	}
-	from := len(text) - len(after) + 3
+	if len(text) < from+3 {
+		return 0, 0, s.until(0, 0)
+	}
+	if !bytes.EqualFold(text[from:from+3], []byte("key")) {
+		return 0, 0, no
+	}
+	from += 3
 	for n := 0; n < 12 && from < len(text) && bytes.IndexByte([]byte(" \t:=\"'\\>"), text[from]) >= 0; n++ {
 		from++
 	}
 	n := run(text[from:], base64Char&^(underChar|dashChar), 41)
-	if n != 40 || !mixed(text[from:from+n]) || dull(text[from:from+n]) {
-		return 0, 0, false
+	if from+n == len(text) && n < 41 && !s.whole {
+		return 0, 0, s.until(0, 0)
 	}
-	return from, from + n, true
+	if n != 40 || !mixed(text[from:from+n]) || dull(text[from:from+n]) {
+		return 0, 0, no
+	}
+	return from, from + n, yes
 }
 
 // awsMember is matchAWSSecret for a member of a JSON object. value stands at
@@ -290,36 +353,44 @@ func (s *scan) awsMember(name, value []byte, from int) {
 		if i < 0 {
 			return
 		}
-		if _, _, ok := matchAWSSecret(s, pair, i); ok {
-			s.add(span{from, from + 40}, Token, "aws-secret-key")
+		if _, _, v := matchAWSSecret(s, pair, i); v == yes {
+			s.add(Match{Start: from, End: from + 40, Kind: Token, Name: "aws-secret-key"})
 		}
 	}
 }
 
 // matchURLPassword wants the password of user:password@ after "://".
-func matchURLPassword(_ *scan, text []byte, i int) (start, end int, ok bool) {
+func matchURLPassword(s *scan, text []byte, i int) (start, end int, v verdict) {
 	from := i + len("://")
-	userinfo := func(from, max int, until byte) int {
-		for n := 0; n < max && from+n < len(text); n++ {
-			switch c := text[from+n]; {
-			case c == until:
-				return n
-			case c <= ' ' || c == '/' || c == '@' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '\\' || c == '?' || c == '#':
-				return -1
-			}
-		}
-		return -1
-	}
-	user := userinfo(from, 128, ':')
-	if user < 0 {
-		return 0, 0, false
+	user, v := userinfo(s, text[from:], 128, ':')
+	if v != yes {
+		return 0, 0, v
 	}
 	start = from + user + 1
-	n := userinfo(start, 256, '@')
-	if n < 6 || placeholder(text[start:start+n]) {
-		return 0, 0, false
+	n, v := userinfo(s, text[start:], 256, '@')
+	if v != yes {
+		return 0, 0, v
 	}
-	return start, start + n, true
+	if n < 6 || placeholder(text[start:start+n]) {
+		return 0, 0, no
+	}
+	return start, start + n, yes
+}
+
+// userinfo is how far it is to until, within limit bytes of a user or password.
+func userinfo(s *scan, text []byte, limit int, until byte) (int, verdict) {
+	for n := range limit {
+		if n == len(text) {
+			return 0, s.until(0, 0)
+		}
+		switch c := text[n]; {
+		case c == until:
+			return n, yes
+		case c <= ' ' || c == '/' || c == '@' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '\\' || c == '?' || c == '#':
+			return 0, no
+		}
+	}
+	return 0, no
 }
 
 // placeholder reports whether b stands for a password rather than being one.

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -10,6 +11,10 @@ import (
 type phrase struct {
 	text string
 	then [][]string
+	// match, if set, has the final say over what follows the phrase, and says what it is.
+	match  func(s *scan, text []byte, from int) (start, end int, k Kind, v verdict)
+	name   string // of what match finds
+	inWord bool   // the phrase can be within a word
 }
 
 // nearby is how many bytes after a phrase the words of then may stand.
@@ -23,45 +28,157 @@ var (
 // phrases are the first, literal form of this detection: what published attacks
 // say. A text that merely talks about instructions does not say it.
 var phrases = []phrase{
-	{"ignore ", [][]string{earlier, orders}},
-	{"disregard ", [][]string{earlier, orders}},
-	{"forget ", [][]string{earlier, orders}},
-	{"override ", [][]string{earlier, orders}},
-	{"reveal ", [][]string{{"system prompt", "hidden instructions", "initial instructions"}}},
-	{"do not tell the user", nil},
-	{"don't tell the user", nil},
-	{"do not inform the user", nil},
-	{"do not mention this to the user", nil},
-	{"without telling the user", nil},
-	{"without informing the user", nil},
-	{"without asking the user", nil},
-	{"new instructions:", nil},
-	{"new system prompt", nil},
-	{"message to the ai", nil},
-	{"attention ai", nil},
-	{"if you are an ai", nil},
-	{"if you are a language model", nil},
-	{"as an ai agent, you must", nil},
-	{"you are now in developer mode", nil},
-	{"<important>", nil},
-	{"<system>", nil},
-	{"</tool_result>", nil},
-	{"</function_results>", nil},
-	{"<|im_start|>", nil},
-	{"<|im_end|>", nil},
-	{"<|system|>", nil},
-	{"[inst]", nil},
-	{"<<sys>>", nil},
+	{text: "ignore ", then: [][]string{earlier, orders}},
+	{text: "disregard ", then: [][]string{earlier, orders}},
+	{text: "forget ", then: [][]string{earlier, orders}},
+	{text: "override ", then: [][]string{earlier, orders}},
+	{text: "reveal ", then: [][]string{{"system prompt", "hidden instructions", "initial instructions"}}},
+	{text: "do not tell the user"},
+	{text: "don't tell the user"},
+	{text: "do not inform the user"},
+	{text: "do not mention this to the user"},
+	{text: "without telling the user"},
+	{text: "without informing the user"},
+	{text: "without asking the user"},
+	{text: "new instructions:"},
+	{text: "new system prompt"},
+	{text: "message to the ai"},
+	{text: "attention ai"},
+	{text: "if you are an ai"},
+	{text: "if you are a language model"},
+	{text: "as an ai agent, you must"},
+	{text: "you are now in developer mode"},
+	{text: "<important>"},
+	{text: "<system>"},
+	{text: "</tool_result>"},
+	{text: "</function_results>"},
+	{text: "<|im_start|>"},
+	{text: "<|im_end|>"},
+	{text: "<|system|>"},
+	{text: "[inst]"},
+	{text: "<<sys>>"},
+
+	{text: "ssn", match: matchSSN, name: "social-security-number"},
+	{text: "social security", match: matchSSN, name: "social-security-number"},
+	{text: "data:", match: matchDataURL, name: "active-data-url"},
+	{text: "password", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "passwd", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "secret", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "token", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "api_key", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "api-key", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "apikey", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "access_key", match: matchAssigned, name: "assigned-secret", inWord: true},
+	{text: "private_key", match: matchAssigned, name: "assigned-secret", inWord: true},
+}
+
+// A markTable is what the pass for signs looks for.
+type markTable struct {
+	triggers
+	phrases map[uint16][]phrase
+}
+
+// marksTable is made when it is first needed.
+var marksTable = sync.OnceValue(func() *markTable {
+	t := &markTable{phrases: map[uint16][]phrase{}}
+	for _, ph := range phrases {
+		for _, a := range cases(ph.text[0]) {
+			for _, b := range cases(ph.text[1]) {
+				t.set(a, b)
+				t.phrases[pair(a, b)] = append(t.phrases[pair(a, b)], ph)
+			}
+		}
+	}
+	return t
+})
+
+func cases(b byte) []byte {
+	if 'a' <= b && b <= 'z' {
+		return []byte{b, b - 'a' + 'A'}
+	}
+	return []byte{b}
+}
+
+// marks looks for signs, beginning at from. It returns the place at which one could begin that
+// more text would decide, else the end.
+func (s *scan) marks(v view, from int) int {
+	text, t := v.text, marksTable()
+	for i := from; i < len(text); {
+		var n int
+		switch c := text[i]; {
+		case len(s.f.Signs) >= maxSigns && s.private >= maxPrivate:
+			return len(text)
+		case c < ' ' || c == 0x7f:
+			n = s.control(v, i)
+		case c >= 0x80:
+			n = s.beyond(v, i)
+		case i+1 == len(text) && is(c, upperChar) && !s.whole:
+			return i
+		case is(c, digitChar) || is(c, upperChar) && i+1 < len(text) && is(text[i+1], upperChar):
+			if n = s.numbers(v, i); n == 1 {
+				n = s.phrase(v, i, t)
+			}
+		default:
+			n = s.phrase(v, i, t)
+		}
+		if n == 0 {
+			return i
+		}
+		i += n
+	}
+	return len(text)
+}
+
+// phrase looks for the phrases that begin at text[i]. It returns how many bytes to go on,
+// 0 if more text decides.
+func (s *scan) phrase(v view, i int, t *markTable) int {
+	text := v.text
+	if i+1 == len(text) {
+		if t.first[text[i]] && !s.whole {
+			return 0
+		}
+		return 1
+	}
+	p := pair(text[i], text[i+1])
+	if !t.has(p) {
+		return 1
+	}
+	for _, ph := range t.phrases[p] {
+		switch end, found := s.hasPhrase(text, i, ph); {
+		case found == more:
+			return 0
+		case found == no:
+		case ph.match == nil:
+			s.sign(mapped(i, end, v.steps), Injection, "addresses-the-model")
+			return 1
+		default:
+			start, end, kind, found := ph.match(s, text, end)
+			if found == more {
+				return 0
+			}
+			if found == yes {
+				s.sign(mapped(start, end, v.steps), kind, ph.name)
+				return 1
+			}
+		}
+	}
+	return 1
 }
 
 // hasPhrase reports whether p is at text[i], and where it ends.
-func hasPhrase(text []byte, i int, p phrase) (end int, ok bool) {
-	if i > 0 && is(p.text[0], alnum) && !begins(text, i) || !hasFold(text[i:], p.text) {
-		return 0, false
+func (s *scan) hasPhrase(text []byte, i int, p phrase) (end int, found verdict) {
+	if i > 0 && is(p.text[0], alnum) && !begins(text, i) && !p.inWord {
+		return 0, no
+	}
+	if !hasFold(text[i:], p.text) {
+		if rest := text[i:]; len(rest) < len(p.text) && hasFold(rest, p.text[:len(rest)]) && !s.whole {
+			return 0, more
+		}
+		return 0, no
 	}
 	end = i + len(p.text)
 	if len(p.then) == 0 {
-		return end, true
+		return end, yes
 	}
 	after := bytes.ToLower(text[end:min(len(text), end+nearby)])
 	for _, words := range p.then {
@@ -72,11 +189,14 @@ func hasPhrase(text []byte, i int, p phrase) (end int, ok bool) {
 			}
 		}
 		if at < 0 {
-			return 0, false
+			if len(text) < end+nearby && !s.whole {
+				return 0, more
+			}
+			return 0, no
 		}
 		after = after[at:]
 	}
-	return end, true
+	return end, yes
 }
 
 // hasFold reports whether text begins with lower, whatever the case of its
@@ -101,13 +221,16 @@ func fold(b byte) byte {
 }
 
 // control looks at a control character at text[i] and returns how many bytes to
-// go on.
+// go on, 0 if more text decides.
 func (s *scan) control(v view, i int) int {
 	switch c := v.text[i]; c {
 	case '\t', '\n', '\r':
 		return 1
 	case 0x1b:
-		n, colour := escapeSequence(v.text[i:])
+		n, colour, found := escapeSequence(v.text[i:])
+		if found == more && !s.whole {
+			return 0
+		}
 		if !colour {
 			s.sign(mapped(i, i+n, v.steps), Escape, "escape-sequence")
 		}
@@ -117,27 +240,42 @@ func (s *scan) control(v view, i int) int {
 	return 1
 }
 
+// maxEscape is how long a control sequence is taken to be at most, in bytes.
+const maxEscape = 64
+
 // escapeSequence is the length of the ECMA-48 control sequence at the start of
-// b, and whether it only sets colours (SGR).
-func escapeSequence(b []byte) (n int, colour bool) {
-	if len(b) < 2 || b[1] != '[' {
-		return 1, false
+// b, and whether it only sets colours (SGR). found is more if it goes beyond b.
+func escapeSequence(b []byte) (n int, colour bool, found verdict) {
+	if len(b) < 2 {
+		return 1, false, more
 	}
-	for n = 2; n < len(b) && n < 64; n++ {
+	if b[1] != '[' {
+		return 1, false, yes
+	}
+	for n = 2; n < len(b) && n < maxEscape; n++ {
 		switch c := b[n]; {
 		case 0x30 <= c && c <= 0x3f:
 		case c == 'm':
-			return n + 1, true
+			return n + 1, true, yes
 		default:
-			return n, false
+			return n, false, yes
 		}
 	}
-	return n, false
+	if n < maxEscape {
+		return n, false, more
+	}
+	return n, false, yes
 }
 
+// maxFlag is the length of the longest flag of a region in tags, in bytes.
+const maxFlag = 7 * 4
+
 // beyond looks at a character beyond ASCII at text[i] and returns how many
-// bytes to go on.
+// bytes to go on, 0 if more text decides.
 func (s *scan) beyond(v view, i int) int {
+	if !s.whole && !utf8.FullRune(v.text[i:]) {
+		return 0
+	}
 	r, n := utf8.DecodeRune(v.text[i:])
 	var k Kind
 	name := ""
@@ -149,14 +287,20 @@ func (s *scan) beyond(v view, i int) int {
 	case r == 0x200b || r == 0x2060 || r == 0x180e || 0x2061 <= r && r <= 0x2064:
 		k, name = Hidden, "zero-width"
 	case r == 0x200c || r == 0x200d:
+		if i+n >= len(v.text) && !s.whole {
+			return 0
+		}
 		if i == 0 || v.text[i-1] < utf8.RuneSelf || i+n >= len(v.text) || v.text[i+n] < utf8.RuneSelf {
 			k, name = Hidden, "zero-width" // joins nothing
 		}
-	case r == 0xfeff && i > 0:
+	case r == 0xfeff && i+s.off > 0:
 		k, name = Hidden, "zero-width"
 	case 0xe0100 <= r && r <= 0xe01ef:
 		k, name = Hidden, "variation-selector"
 	case r == 0x1f3f4:
+		if len(v.text) < i+n+maxFlag && !s.whole {
+			return 0
+		}
 		return n + flagTags(v.text[i+n:])
 	case 0xe0000 <= r && r <= 0xe007f:
 		k, name = Hidden, "tag-characters"
