@@ -26,7 +26,8 @@ type boxEntry struct {
 
 // RecordBox puts a box on record and has the decisions about the tools of a server
 // repeat it. A ticket must be under way, before and after: what was denied, is over, or
-// was given up when an engine before this one died, starts no program.
+// was given up when an engine before this one died, starts no program. When this returns
+// without error the box is on disk, and so is the decision, which did not wait for that.
 func (e *Engine) RecordBox(ctx context.Context, c api.Caller, id string, b api.BoxRecord) error {
 	r := e.owned(id, c)
 	if r == nil {

@@ -163,8 +163,8 @@ func (e decisionEntry) canonical() []byte {
 
 func (e resultEntry) canonical() []byte {
 	o := newObject(len(e.Error))
-	if c := e.Carried; c != nil {
-		o = append(c.canonical(o.member("carried")), '}')
+	if len(e.Carried) > 0 {
+		o = append(o.member("carried"), e.Carried...)
 	}
 	o = o.some("digest", e.Digest).some("error", e.Error)
 	o = texts(o, "labels", e.Labels)
@@ -172,13 +172,4 @@ func (e resultEntry) canonical() []byte {
 		o = o.number("redacted", e.Redacted)
 	}
 	return append(o.number("size", e.Size).text("ticket", e.Ticket), '}')
-}
-
-// canonical appends t to o, but for its last brace.
-func (t traffic) canonical(o jsonObject) jsonObject {
-	o = append(o, '{').some("address", t.Address).number("ms", int(t.Millis)).number("received", int(t.Received)).number("sent", int(t.Sent))
-	if t.Status != 0 {
-		o = o.number("status", t.Status)
-	}
-	return o.flag("tunnel", t.Tunnel)
 }

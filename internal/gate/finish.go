@@ -30,7 +30,7 @@ func (g *Gate) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Rep
 	labels := run.Session.Add(slices.Concat(found.Labels, open.Reads, o.Labels)...)
 	_, err := g.append(ctx, false, entry(d, EntryResult, resultEntry{
 		Ticket: t.ID, Size: len(o.Body), Digest: digest(o.Body), Error: g.readable([]byte(o.Error)),
-		Labels: labels, Redacted: len(found.Matches), Carried: carried(open.Ticket, o),
+		Labels: labels, Redacted: len(found.Matches), Carried: g.carried(open.Ticket, o),
 	}))
 	if err != nil {
 		run.Session.Return(open)

@@ -11,7 +11,8 @@
 //	G1  A step that fails ends in a denial, and so does a decision that cannot
 //	    be recorded.
 //	G2  When Decide returns an allowing ticket, its entries have been written;
-//	    they are on disk unless every effect only observes this machine.
+//	    they are on disk unless every effect only observes this machine, or it is
+//	    about a program, which does not start before its box is on disk, and they are.
 //	G3  An approval is for exactly the call that was shown: after the wait the
 //	    request is resolved and judged again and must come out the same, and the
 //	    token is consumed before the ticket allows.

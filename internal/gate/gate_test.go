@@ -136,7 +136,11 @@ func TestAllowed(t *testing.T) {
 	if got := b.decide(direct("read", "a")); got.Verdict != act.Allow || !got.Effects[0].Tree {
 		t.Errorf("a named effect: %+v", got)
 	}
+	b.record.entries, b.record.durable = nil, nil
 	got = b.decide(act.Request{Verb: act.VerbExec, Args: []byte(`{"argv":["/bin/sh"],"dir":"/"}`)})
+	if want := []string{"request", "decision"}; !slices.Equal(b.record.types(), want) || !strings.Contains(string(b.record.entries[1].Body), `"durable":true`) {
+		t.Errorf("a program, which starts when its box is on disk, wrote %v, want %v: %s", b.record.types(), want, b.record.entries[1].Body)
+	}
 	if want := `{"argv":["/bin/sh"],"dir":"/"}`; got.Verdict != act.Allow || got.Effects[0].Kind != act.Execute || string(got.Bytes) != want && !strings.Contains(string(got.Bytes), "sh") {
 		t.Errorf("a program: %+v, %s", got, got.Bytes)
 	}

@@ -1,10 +1,13 @@
 package gate
 
 import (
+	"encoding/json"
+	"slices"
 	"strconv"
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/inspect"
 )
 
 // What leaves a box comes as effects without a tool. Its arguments are facts about a
@@ -59,25 +62,30 @@ func (d *draft) unasked() *refusal {
 	return nil
 }
 
-// A traffic is what was carried for an allowed request, as whoever carried it says.
-type traffic struct {
-	Status   int    `json:"status,omitempty"` // of HTTP
-	Sent     int64  `json:"sent"`             // bytes from the box
-	Received int64  `json:"received"`         // bytes to it
-	Millis   int64  `json:"ms"`
-	Address  string `json:"address,omitempty"` // that was connected to
-	Tunnel   bool   `json:"tunnel,omitempty"`  // nothing inside was read
+// carriedNames are what whoever carried an allowed request can say of it: the status of
+// HTTP, bytes from the box and to it, milliseconds, the address that was connected to,
+// whether nothing inside was read, versions of a package, and what a model used and cost.
+var carriedNames = map[string]bool{
+	"status": true, "sent": true, "received": true, "ms": true, "address": true, "tunnel": true,
+	"offered": true, "withheld": true, "usage": true, "micro_usd": true,
 }
 
-// carried reads what o says of what was carried for t; nil if it says nothing of it.
-func carried(t act.Ticket, o act.Outcome) *traffic {
-	const most = 1 << 10
-	if t.Verb != act.VerbEffect || len(o.Body) == 0 || len(o.Body) > most {
+// maxCarried bounds what is said of one request, in bytes.
+const maxCarried = 2 << 10
+
+// carried is what o says of what was carried for t, as an entry has it; nil if it says
+// nothing of it.
+func (g *Gate) carried(t act.Ticket, o act.Outcome) json.RawMessage {
+	if t.Verb != act.VerbEffect || len(o.Body) == 0 || len(o.Body) > maxCarried {
 		return nil
 	}
-	var c traffic
-	if err := strictjson.Unmarshal(o.Body, &c); err != nil {
+	text, err := strictjson.Canonical(o.Body)
+	if err != nil {
 		return nil
 	}
-	return &c
+	members, err := strictjson.Members(text, strictjson.Limits{})
+	if err != nil || slices.ContainsFunc(members, func(m strictjson.Member) bool { return !carriedNames[m.Name] }) {
+		return nil
+	}
+	return g.o.Inspect.Redact(text, g.o.Inspect.ScanFrom(text, inspect.Result))
 }

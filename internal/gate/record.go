@@ -71,7 +71,7 @@ type decisionEntry struct {
 	Changed  string      `json:"changed,omitempty"`  // what is dispatched, where it differs from what was given
 	Policy   string      `json:"policy"`
 	Box      string      `json:"box"` // what confines the effect
-	Durable  bool        `json:"durable"`
+	Durable  bool        `json:"durable"` // it is on disk before the effect
 	Labels   []act.Label `json:"labels,omitempty"` // new in this session, by the decision alone
 }
 
@@ -82,12 +82,17 @@ type resultEntry struct {
 	Error    string      `json:"error,omitempty"`
 	Labels   []act.Label `json:"labels,omitempty"` // new in this session
 	Redacted int         `json:"redacted,omitempty"`
-	Carried  *traffic    `json:"carried,omitempty"`
+	// Carried is what passed, of an effect without a tool.
+	Carried json.RawMessage `json:"carried,omitempty"`
 }
 
 // record writes the decision, and the request if it was not written when a
-// person was asked. It returns the ticket's id.
+// person was asked. It returns the ticket's id, and if durable when all of that is on disk,
+// but for a program: its box is put on record, on disk, before it starts, and what was
+// written before is then on disk with it. So there is one wait for the disk, not two. What
+// a person answered is waited for always.
 func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool) (string, error) {
+	now := durable && d.req.Verb != act.VerbExec
 	var entries []ledger.Entry
 	if !d.asked {
 		entries = append(entries, entry(d, EntryRequest, g.requestEntry(d)))
@@ -96,7 +101,7 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 		entries = append(entries, entry(d, EntryAnswer, answerEntry{
 			Question: a.ID, Approved: a.Approved, Code: a.Code, By: a.By, Note: a.Note,
 		}))
-		durable = true
+		durable, now = true, true
 	}
 	de := decisionEntry{
 		Verdict: t.Verdict, Code: t.Code, Rules: t.Rules, Reason: g.clean(t.Reason), Policy: d.run.Policy.Hash(),
@@ -110,7 +115,7 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 		}
 	}
 	entries = append(entries, entry(d, EntryDecision, de))
-	refs, err := g.append(ctx, durable, entries...)
+	refs, err := g.append(ctx, now, entries...)
 	if err != nil {
 		return "", fmt.Errorf("recording decision: %w", err)
 	}

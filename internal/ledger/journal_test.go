@@ -230,6 +230,21 @@ func TestLossOfPower(t *testing.T) {
 	}
 }
 
+// The decision about a program is not waited for, its box is, and then the program starts:
+// power is lost before and after that. Where both do not fit in one segment, too.
+func TestLossOfPowerBeforeAProgram(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for round := range 12 {
+		w := fragile(t, t.TempDir(), 16<<10)
+		w.append(t, true, Entry{"s", "session-start", []byte(`{}`)})
+		long := fmt.Appendf(nil, `{"x":%q}`, strings.Repeat("x", round*1100))
+		w.append(t, false, Entry{"s", "request", long}, Entry{"s", "decision", []byte(`{}`)})
+		intact(t, w.crash(t, rng), w.durable)
+		w.append(t, true, Entry{"s", "box", long})
+		intact(t, w.crash(t, rng), w.written)
+	}
+}
+
 // halfErased opens a ledger again and loses power while its journal is being emptied.
 func halfErased(t *testing.T, dir string, rng *rand.Rand) string {
 	t.Helper()
