@@ -49,6 +49,14 @@ func discoveryAttacks() map[string]attack {
 		"resource that is more than the server": {func(w *world) {
 			w.about = func(m map[string]any) { m["resource"] = w.rs.URL }
 		}, "not about it", 0, 0},
+		"resource of another at the root": {func(w *world) {
+			w.over["rs "+wellKnownResource+"/mcp"] = http.NotFound
+			w.over["rs "+wellKnownResource] = answer(`{"resource":"` + w.other.URL + `","authorization_servers":["` + w.as.URL + `"]}`)
+		}, "not about it", 0, 0},
+		"the whole origin, at its root": {func(w *world) {
+			w.over["rs "+wellKnownResource+"/mcp"] = http.NotFound
+			w.over["rs "+wellKnownResource] = answer(`{"resource":"` + w.rs.URL + `","authorization_servers":["` + w.as.URL + `"]}`)
+		}, "", 1, 1},
 		"no resource": {func(w *world) {
 			w.about = func(m map[string]any) { delete(m, "resource") }
 		}, "not about it", 0, 0},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -113,7 +114,7 @@ func ends(t *testing.T) {
 		}
 		// The next login uses the same client.
 		w.pass(quietTime)
-		if _, err := w.client(store, false).Login(t.Context()); err != nil || w.count("as POST /register") > 2 {
+		if _, err := w.client(store, false).Login(t.Context()); err != nil || w.count("as POST /register") != 1 {
 			t.Error(err, w.count("as POST /register"))
 		}
 		if _, err := w.use(t.Context(), c); err != nil {
@@ -147,14 +148,18 @@ func others(t *testing.T) {
 		w.pass(time.Minute)
 		w.revoke(true, false)
 		var leaked string
-		next := w.serve("next", func(rw http.ResponseWriter, r *http.Request) {
+		var next *httptest.Server
+		next = w.serve("next", func(rw http.ResponseWriter, r *http.Request) {
 			_ = r.ParseForm()
 			leaked += r.Form.Get("refresh_token") + r.Form.Get("client_secret") + r.Header.Get("Authorization")
-			http.NotFound(rw, r)
+			write(rw, 200, map[string]any{
+				"issuer": next.URL, "authorization_endpoint": next.URL + "/authorize", "token_endpoint": next.URL + "/token",
+				"code_challenge_methods_supported": []string{"S256"},
+			})
 		})
 		w.about = func(m map[string]any) { m["authorization_servers"] = []string{next.URL} }
 		_, err := w.use(t.Context(), w.client(store, true))
-		if err == nil || leaked != "" || w.count("as POST /token") != 1 {
+		if !errors.Is(err, ErrLogin) || leaked != "" || w.count("as POST /token") != 1 {
 			t.Error(err, leaked, w.requests)
 		}
 		w.tight(err)
