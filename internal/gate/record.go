@@ -70,8 +70,8 @@ type decisionEntry struct {
 	Dispatch string      `json:"dispatch,omitempty"` // SHA-256 of what is dispatched
 	Changed  string      `json:"changed,omitempty"`  // what is dispatched, where it differs from what was given
 	Policy   string      `json:"policy"`
-	Box      string      `json:"box"` // what confines the effect
-	Durable  bool        `json:"durable"` // it is on disk before the effect
+	Box      string      `json:"box"`              // what confines the effect
+	Durable  bool        `json:"durable"`          // it is on disk before the effect
 	Labels   []act.Label `json:"labels,omitempty"` // new in this session, by the decision alone
 }
 
