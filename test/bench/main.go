@@ -69,6 +69,7 @@ var groups = []group{
 	{"start", starts},
 	{"memory", memory},
 	{"boxes", boxes},
+	{"egress", ways},
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
