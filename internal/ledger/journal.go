@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/inplace"
@@ -35,7 +36,9 @@ const (
 // frameMagic begins a frame. No leaf can contain it: JSON has no NUL.
 var frameMagic = []byte("\x00RFJ")
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is first needed: it takes longer than all else that this
+// program initialises, and most who run it append nothing.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // A frame is a group of entries that was written at once. It counts whole or not at all.
 type frame struct {
@@ -55,14 +58,14 @@ func (f *frame) seal(b []byte) []byte {
 	binary.LittleEndian.PutUint64(b[24:], uint64(f.durable))
 	binary.LittleEndian.PutUint32(b[32:], uint32(f.count))
 	binary.LittleEndian.PutUint32(b[36:], uint32(f.length))
-	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:frameHead], castagnoli))
+	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:frameHead], castagnoli()))
 	var none [frameAlign]byte
 	return append(b, none[:(frameAlign-len(b)%frameAlign)%frameAlign]...)
 }
 
 // parseFrame reads the head of a frame; ok is false if there is none.
 func parseFrame(b []byte) (f frame, ok bool) {
-	if len(b) < frameHead || !bytes.HasPrefix(b, frameMagic) || binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[8:frameHead], castagnoli) {
+	if len(b) < frameHead || !bytes.HasPrefix(b, frameMagic) || binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[8:frameHead], castagnoli()) {
 		return frame{}, false
 	}
 	first, durable := binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
@@ -81,7 +84,7 @@ func (s *entrySum) of(use uint64, index int64, leaf []byte) uint32 {
 	binary.LittleEndian.PutUint64(s[0:], use)
 	binary.LittleEndian.PutUint64(s[8:], uint64(index))
 	binary.LittleEndian.PutUint32(s[16:], uint32(len(leaf)))
-	return crc32.Update(crc32.Checksum(s[:], castagnoli), castagnoli, leaf)
+	return crc32.Update(crc32.Checksum(s[:], castagnoli()), castagnoli(), leaf)
 }
 
 // seal fills in what is before a leaf, which is the rest of b.

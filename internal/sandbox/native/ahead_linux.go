@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"os"
 
 	"ringfence/internal/sandbox"
 )
@@ -21,6 +22,7 @@ type ahead struct {
 // Prepare implements [sandbox.Preparer].
 func (t Tier) Prepare(s sandbox.Spec) sandbox.Prepared {
 	a := &ahead{tier: t, b: t.builder(s), ready: make(chan struct{})}
+	go tryPIDFD()
 	go func() {
 		defer close(a.ready)
 		setup, cancel := context.WithTimeout(context.Background(), setupTime)
@@ -30,6 +32,14 @@ func (t Tier) Prepare(s sandbox.Spec) sandbox.Prepared {
 		a.b.lookAhead()
 	}()
 	return a
+}
+
+// tryPIDFD has package os try out, at the side, what it otherwise tries before it starts its
+// first process: it forks one to see whether the kernel gives a descriptor of it.
+func tryPIDFD() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Release() // it was not for this
+	}
 }
 
 // Start implements [sandbox.Prepared].
