@@ -29,11 +29,13 @@ const loginWait = 10 * time.Minute
 // loginFlags are the flags of both verbs.
 type loginFlags struct {
 	file, policy string
+	asks         execFlags // of which only how a person is asked
 	open         bool
 }
 
 func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
+	flags.StringVar(&f.asks.ask, "ask", "", "terminal, desk or never: how you are asked where the policy wants that (default: terminal, if there is one)")
 	flags.StringVar(&f.policy, "policy", "", "compiled constitution that decides what is reached on other machines, a `DIR`; without it the default one applies")
 }
 
@@ -110,9 +112,11 @@ func loginServer(s *streams, file, name string) (mediator.Server, error) {
 // A personSession is the session in which a person's own verb reaches other machines. It
 // is opened when it is needed.
 type personSession struct {
-	policy  string // a bundle; "" is the default one
+	s       *streams
+	f       loginFlags
 	client  *api.Client
 	session *api.Session
+	quiet   func() // ends what tells of questions
 }
 
 func (p *personSession) open(ctx context.Context) (act.Decider, error) {
@@ -121,22 +125,48 @@ func (p *personSession) open(ctx context.Context) (act.Decider, error) {
 		return nil, err
 	}
 	p.client = client
-	r := api.OpenRequest{Principal: "default/login", Verb: "servers login", Ask: api.AskNever}
+	conf, _, err := settings()
+	if err != nil {
+		return nil, err
+	}
+	own, err := p.f.asks.asksHere(p.s)
+	if err != nil {
+		return nil, err
+	}
+	r := api.OpenRequest{Principal: "default/login", Verb: "login", Ask: api.AskDesk, OwnTerminal: own}
+	never := conf.AskNever || p.f.asks.ask == api.AskNever
+	if never {
+		r.Ask = api.AskNever
+	}
 	if r.Workspace, err = os.Getwd(); err != nil {
 		return nil, fmt.Errorf("finding the workspace: %w", err)
 	}
-	if p.policy != "" {
-		if r.PolicyDir, err = filepath.Abs(p.policy); err != nil {
+	if p.f.policy != "" {
+		if r.PolicyDir, err = filepath.Abs(p.f.policy); err != nil {
 			return nil, fmt.Errorf("finding the policy: %w", err)
 		}
 	}
-	p.session, err = client.OpenSession(ctx, r)
-	return p.session, sessionError(err)
+	if p.session, err = client.OpenSession(ctx, r); err != nil {
+		return nil, sessionError(err)
+	}
+	// Both last as long as the session, and not as the request that came first.
+	telling := context.WithoutCancel(ctx)
+	switch {
+	case never:
+	case own:
+		p.quiet = p.s.answerHere(telling, client, p.session.Opened().Session)
+	default:
+		p.quiet = p.s.tellWait(telling, client, p.session.Opened().Session)
+	}
+	return p.session, nil
 }
 
 func (p *personSession) close(ctx context.Context) error {
 	if p.client == nil {
 		return nil
+	}
+	if p.quiet != nil {
+		p.quiet()
 	}
 	var err error
 	if p.session != nil {
@@ -148,13 +178,13 @@ func (p *personSession) close(ctx context.Context) error {
 }
 
 // loginClient returns what logs in to srv, over p to other machines.
-func loginClient(s *streams, p *personSession, srv mediator.Server, person func(context.Context, string) error) (*oauth.Client, error) {
+func loginClient(p *personSession, srv mediator.Server, person func(context.Context, string) error) (*oauth.Client, error) {
 	carrier, err := remote.Reach(&farWay{open: p.open})(srv)
 	if err != nil {
 		return nil, &exitError{code: codeFailed, err: fmt.Errorf("reaching server %s: %w", srv.Name, err)}
 	}
 	o := loginOptions(srv, carrier)
-	o.Person, o.Note = person, func(text string) { s.say("%s", text) }
+	o.Person, o.Note, o.Wait = person, func(text string) { p.s.say("%s", text) }, loginWait
 	return oauth.New(o)
 }
 
@@ -170,9 +200,9 @@ type loggedIn struct {
 func login(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, loginWait)
 	defer cancel()
-	p := &personSession{policy: f.policy}
+	p := &personSession{s: s, f: f}
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
-	c, err := loginClient(s, p, srv, func(_ context.Context, at string) error {
+	c, err := loginClient(p, srv, func(_ context.Context, at string) error {
 		s.say("To log in to %s, open this URL in your browser:\n\n  %s\n\nIt comes back to this machine, which waits for %v.", srv.Name, at, loginWait)
 		if f.open {
 			if err := openBrowser(at); err != nil {
@@ -208,9 +238,9 @@ func login(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (
 }
 
 func logout(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (err error) {
-	p := &personSession{policy: f.policy}
+	p := &personSession{s: s, f: f}
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
-	c, err := loginClient(s, p, srv, nil)
+	c, err := loginClient(p, srv, nil)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ type answered struct {
 
 // ask sends a request to a place that [Client.place] has let through, and reads its answer.
 func (c *Client) ask(ctx context.Context, r *http.Request) (answered, error) {
-	ctx, cancel := context.WithTimeout(ctx, exchange)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Wait)
 	defer cancel()
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Accept-Encoding", "identity")

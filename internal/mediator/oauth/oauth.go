@@ -48,7 +48,7 @@ const (
 	maxItems    = 256              // of a list in metadata
 	maxServers  = 16               // authorization servers of one resource
 	maxScopes   = 100              // of one grant
-	exchange    = 30 * time.Second // for one request, its answer included
+	exchange    = 30 * time.Second // for one request, unless an option says otherwise
 	personTime  = 10 * time.Minute // for a person to agree
 	earliest    = time.Minute      // before its end a token is not used any more
 	freshTime   = 10 * time.Second // within which a token that is refused was just obtained
@@ -77,6 +77,8 @@ type Options struct {
 	Hold func(ctx context.Context, id string) (release func(), err error)
 	// Note tells people what happened; nil tells nobody.
 	Note func(text string)
+	// Wait bounds one request, its answer and what decides about it included; 0 is 30 seconds.
+	Wait time.Duration
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -113,6 +115,9 @@ func New(o Options) (*Client, error) {
 	}
 	if o.Note == nil {
 		o.Note = func(string) {}
+	}
+	if o.Wait == 0 {
+		o.Wait = exchange
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -214,7 +214,7 @@ func (c *Client) obtain(ctx context.Context, f found, wanted []string) error {
 
 // refresh renews g. ErrLogin says that the grant is over.
 func (c *Client) refresh(ctx context.Context, g Grant) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchange)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.o.Wait)
 	defer cancel() // one that is broken off would lose the grant
 	if c.o.Hold != nil {
 		release, err := c.o.Hold(ctx, c.id)
