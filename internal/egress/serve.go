@@ -41,6 +41,7 @@ func newWay(ctx context.Context, o Options) *way {
 		o: o, limits: o.Limits.withDefaults(), ctx: ctx, feed: newFeed(),
 		floods: floods{all: map[string]*flood{}}, streams: map[*stream]struct{}{},
 	}
+	w.o.Decider = inTurns(o.Decider)
 	if w.o.Now == nil {
 		w.o.Now = time.Now
 	}
