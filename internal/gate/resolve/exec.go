@@ -120,23 +120,18 @@ func (v View) execProgram(e *Exec) ([]act.Effect, error) {
 	return c.effects, nil
 }
 
-// execResource is the tree s as a box is given it. What the box hides or holds back
-// is no part of it, so its class is that of the tree itself.
-func (v View) execResource(s pathSubject, k act.Kind, later bool) act.Resource {
-	r := s.resource(k, true)
-	itself := act.Overwrite
-	if k == act.Read {
-		itself = act.Read
+// execClass is the class of the tree at p as a box is given it, to read or to change. What
+// the box hides or holds back is no part of it, so it is that of the tree itself.
+func (v View) execClass(p place, write, later bool) string {
+	itself := act.Read
+	if write {
+		itself = act.Overwrite
 	}
-	class := v.classOfPath(s.place, itself, false)
-	if class == "" && later && k != act.Read {
-		class = classLater
+	class := v.classOfPath(p, itself, false)
+	if class == "" && later && write {
+		return classLater
 	}
-	delete(r.Facts, act.FactClass)
-	if class != "" {
-		r.Facts[act.FactClass] = class
-	}
-	return r
+	return class
 }
 
 // hiddenBeneath is what must not be there in a box that is given the tree at p: our
@@ -171,13 +166,14 @@ func (v View) execPaths(list []string, write, later bool) ([]act.Effect, error) 
 			return nil, valueError(err, "", text)
 		}
 		list[i] = p.path
-		kinds := []act.Kind{act.Read}
-		if write {
-			kinds = append(kinds, changes...)
-		}
 		s := pathSubject{v, p}
-		for _, k := range kinds {
-			effects = append(effects, act.Effect{Kind: k, Resource: v.execResource(s, k, later), Tree: true})
+		effects = append(effects, act.Effect{Kind: act.Read, Resource: s.classified(act.Read, v.execClass(p, false, later)), Tree: true})
+		if !write {
+			continue
+		}
+		class := v.execClass(p, true, later)
+		for _, k := range changes {
+			effects = append(effects, act.Effect{Kind: k, Resource: s.classified(k, class), Tree: true})
 		}
 	}
 	return effects, nil

@@ -48,13 +48,23 @@ const factHardlinked = "hardlinked"
 
 // resource returns p with its facts.
 func (p pathSubject) resource(k act.Kind, tree bool) act.Resource {
-	facts := map[string]any{act.FactExists: p.exists}
 	class := p.view.classOfPath(p.place, k, tree)
-	if k.In(act.Mutate) && p.exists && p.info.Mode.IsRegular() && p.info.Links > 1 {
+	if class == "" && p.hardlinked(k) {
+		class = classLater // its other name may be one of those
+	}
+	return p.classified(k, class)
+}
+
+// hardlinked reports whether k changes something that has another name.
+func (p pathSubject) hardlinked(k act.Kind) bool {
+	return k.In(act.Mutate) && p.exists && p.info.Mode.IsRegular() && p.info.Links > 1
+}
+
+// classified returns p with its facts and that class, "" for none.
+func (p pathSubject) classified(k act.Kind, class string) act.Resource {
+	facts := map[string]any{act.FactExists: p.exists}
+	if p.hardlinked(k) {
 		facts[factHardlinked] = true
-		if class == "" {
-			class = classLater // its other name may be one of those
-		}
 	}
 	if class != "" {
 		facts[act.FactClass] = class
