@@ -212,7 +212,7 @@ func (p *player) expect(word, arg string) {
 		if got := strconv.Itoa(res.StatusCode); got != arg {
 			p.Errorf("status %s, want %s", got, arg)
 		}
-		if res.ContentLength > 0 || res.ContentLength < 0 && res.StatusCode != http.StatusOK {
+		if res.ContentLength > 0 || len(res.TransferEncoding) > 0 || res.ContentLength < 0 && res.StatusCode != http.StatusOK {
 			_, _ = io.Copy(io.Discard, res.Body)
 		}
 		return

@@ -109,7 +109,7 @@ func (x *exchange) target(r *http.Request) (weburl.URL, error) {
 func (x *exchange) question(r *http.Request, u weburl.URL) (question, []borrowed) {
 	kind := act.Send
 	// A body is sent, whatever the method: what may be read there need not be told anything.
-	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0 && r.Header.Get("Upgrade") == "" {
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0 && r.Header.Get("Upgrade") == "" && !mutates(u.Query) {
 		kind = act.Fetch
 	}
 	q := question{
