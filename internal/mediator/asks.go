@@ -47,6 +47,8 @@ func (c *call) asked(ctx context.Context, method string, params []byte) ([]byte,
 	}
 	r, ferr := c.f.m.finish(ctx, t, o)
 	switch {
+	case errors.Is(err, errIncapable) && ferr == nil && nobody[method] != "":
+		return []byte(nobody[method]), nil
 	case err != nil:
 		return nil, err
 	case ferr != nil || len(r.Body) == 0 || r.Body[0] != '{':
@@ -54,6 +56,11 @@ func (c *call) asked(ctx context.Context, method string, params []byte) ([]byte,
 	}
 	return r.Body, nil
 }
+
+// nobody is what a server hears of a client that cannot be asked: no person answered, and
+// there are no roots. It was told what some client offers, not what this one does, and may
+// ask for several things at once: an error for one would end its call.
+var nobody = map[string]string{askElicitation: `{"action":"cancel"}`, askRoots: `{"roots":[]}`}
 
 // grant decides a request of the server.
 func (c *call) grant(ctx context.Context, method string, params []byte) (act.Ticket, error) {

@@ -76,6 +76,23 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// TestNobodyToAsk: a server that was told that clients can be asked goes on when this one
+// cannot, and hears that nobody answered.
+func TestNobodyToAsk(t *testing.T) {
+	d := deciding("tools/list fs.asks/list allow\ntools/call fs.elicitation/create allow")
+	c := converse(t, d, map[string][]fakeServer{"fs": {asksOnce}}, func(o *Options) { o.MayAsk = []string{askElicitation} })
+	c.ask(modernLine(1, "tools/list", ""), `"id":1,"result"`)
+	alone := strings.Replace(modernLine(2, "tools/call", `"name":"a","arguments":{}`), `"elicitation"`, `"other"`, 1)
+	c.ask(alone, `"id":2,"result"`, `\"action\":\"cancel\"`)
+	if nobody[askRoots] != `{"roots":[]}` || nobody[askSampling] != "" {
+		t.Error("there is an answer of a model that nobody asked, or none about roots")
+	}
+	c.close()
+	if got := d.logged("finish fs.elicitation/create"); len(got) != 1 || !strings.Contains(got[0], "does not offer that") {
+		t.Errorf("on record: %q", got)
+	}
+}
+
 // TestSuspendedIsCancelled: a call whose client does not come back ends with the
 // mediator, and is on record (conversation.close checks the tickets).
 func TestSuspendedIsCancelled(t *testing.T) {
