@@ -56,7 +56,7 @@ func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := ending{}
-	defer func() { t.finish(e) }()
+	defer func() { x.way.done(t, e) }()
 	if q.facts.Misplaced != "" {
 		no = misplaced(t.Ticket, q.facts.Misplaced)
 		e.err, e.Status = no, no.status()

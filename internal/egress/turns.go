@@ -12,17 +12,18 @@ import (
 const (
 	maxDeciding  = 128
 	maxFinishing = 64
+	maxLater     = 32 // results that nobody waits for
 )
 
 // turns is a Decider that asks another for so much at once and no more. What is above that
 // waits.
 type turns struct {
 	act.Decider
-	deciding, finishing chan struct{}
+	deciding, finishing, later chan struct{}
 }
 
 func inTurns(d act.Decider) *turns {
-	return &turns{Decider: d, deciding: make(chan struct{}, maxDeciding), finishing: make(chan struct{}, maxFinishing)}
+	return &turns{Decider: d, deciding: make(chan struct{}, maxDeciding), finishing: make(chan struct{}, maxFinishing), later: make(chan struct{}, maxLater)}
 }
 
 // Decide implements [act.Decider].
@@ -45,4 +46,24 @@ func (t *turns) Finish(ctx context.Context, k act.Ticket, o act.Outcome) (act.Re
 	}
 	defer func() { <-t.finishing }()
 	return t.Decider.Finish(ctx, k, o)
+}
+
+// done finishes the ticket of a request whose reply has been passed on but for its end. If
+// nothing was found in it that later decisions depend on, the end does not wait for the
+// record.
+func (w *way) done(t *ticket, e ending) {
+	turns, ok := w.o.Decider.(*turns)
+	if !ok || len(e.labels) > 0 {
+		t.finish(e)
+		return
+	}
+	select {
+	case turns.later <- struct{}{}:
+		w.work.Go(func() {
+			defer func() { <-turns.later }()
+			t.finish(e)
+		})
+	default:
+		t.finish(e)
+	}
 }
