@@ -174,6 +174,10 @@ func seal(s *streams, c *cobra.Command) {
 	if !c.Runnable() {
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = unknownCommand
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[groupOnly] = "" // that it runs says no more
 		return
 	}
 	if c.Args == nil {

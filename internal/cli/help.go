@@ -104,6 +104,9 @@ func flagUsages(set *pflag.FlagSet) string {
 	return own.FlagUsages()
 }
 
+// groupOnly is the annotation of a group that does nothing without one of its commands.
+const groupOnly = "group"
+
 // useLine is how c is called: of a group, with a command.
 func useLine(c *cobra.Command, flags bool) string {
 	line := c.Use
@@ -114,7 +117,10 @@ func useLine(c *cobra.Command, flags bool) string {
 		line += " [FLAG…]"
 	}
 	if c.HasAvailableSubCommands() {
-		line += " COMMAND"
+		if _, only := c.Annotations[groupOnly]; only {
+			return line + " COMMAND"
+		}
+		line += " [COMMAND]"
 	}
 	return line
 }

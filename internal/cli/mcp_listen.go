@@ -74,6 +74,9 @@ func (f listenFlags) listening() (*listening, error) {
 			return nil, fmt.Errorf("finding the socket: %w", err)
 		}
 		l, err := ipc.Listen(path)
+		if errors.Is(err, ipc.ErrLocked) {
+			return nil, fmt.Errorf("something listens at %s already", path)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -102,6 +102,9 @@ func TestListenUnix(t *testing.T) {
 	if where := p.listen("--listen", "unix:"+path); !strings.Contains(where, path) {
 		t.Errorf("it is at %q", where)
 	}
+	if out := p.ends(codeUsage, "mcp", "--listen", "unix:"+path); !strings.Contains(out, "something listens at "+path+" already\n") {
+		t.Errorf("a second one: %s", out)
+	}
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}

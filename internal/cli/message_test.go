@@ -70,8 +70,12 @@ func TestMessages(t *testing.T) {
 func TestCountedSessions(t *testing.T) {
 	p := newPlace(t)
 	list, help, count := p.run("ledger", "sessions"), p.run("ledger", "sessions", "--help"), p.run("ledger", "verify")
-	if list != "" || !strings.Contains(help, `"ringfence ledger verify" counts them`) || !strings.Contains(count, "in 1 session, with what the engine records of itself\n") {
+	if list != "No agent had a session yet.\n" || !strings.Contains(help, `"ringfence ledger verify" counts them`) || !strings.Contains(count, "in 1 session, with what the engine records of itself\n") {
 		t.Errorf("%q, %q\n%s", list, count, help)
+	}
+	p.ends(codeDone, "engine", "stop")
+	if out := p.ends(codeFailed, "engine", "stop"); out != "ringfence: no engine runs\n" {
+		t.Errorf("stopped twice: %s", out)
 	}
 }
 

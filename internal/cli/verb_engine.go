@@ -115,6 +115,9 @@ func newEngineStop(s *streams) *cobra.Command {
 			}
 			err = api.StopAny(c.Context(), api.Options{Home: home}, force)
 			// An engine that ends may be gone before its answer has come.
+			if errors.Is(err, api.ErrNotRunning) {
+				return &exitError{code: codeFailed, err: errors.New("no engine runs")}
+			}
 			if err != nil && !errors.Is(err, api.ErrUnreachable) {
 				return err
 			}

@@ -50,6 +50,9 @@ func newLedgerSessions(s *streams) *cobra.Command {
 					all = []api.SessionInfo{}
 				}
 				return s.value(all, func() string {
+					if len(all) == 0 {
+						return "No agent had a session yet.\n"
+					}
 					var b strings.Builder
 					for _, i := range all {
 						state := "ended"

@@ -100,6 +100,9 @@ func runMCP(ctx context.Context, s *streams, f mcpFlags) error {
 	if on != nil {
 		err = on.serve(running, s, o.mediator, log)
 	} else {
+		if isTerminal(s.in) {
+			s.say("waiting for an MCP client on standard input: a client starts this command itself; ^D ends it")
+		}
 		done := oneAtATime(s)
 		err = o.mediator.Run(running, s.in, s.out)
 		done()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,15 @@ func (m *Mediator) route(wire string) (*server, string) {
 		return nil, wire
 	}
 	return m.byName[name], tool
+}
+
+// called says how tools are called, for who called one that no server has.
+func (m *Mediator) called(name string) string {
+	server, tool, ok := strings.Cut(name, ".")
+	if s := m.byName[server]; ok && s != nil {
+		return "call it " + strconv.Quote(m.wireName(s, tool))
+	}
+	return "a call names server__tool, as the list of tools does"
 }
 
 // wireName is the inverse of route.
@@ -289,7 +299,11 @@ func (c *call) undecided(code act.Code) []byte {
 }
 
 func (c *call) denied(t act.Ticket) []byte {
-	return c.nothing(string(t.Code), t, orElse(t.Reason, "denied"))
+	text := orElse(t.Reason, "denied")
+	if c.s == nil && c.tool && t.Code == act.CodeUnknown {
+		text += "; " + c.f.m.called(c.name)
+	}
+	return c.nothing(string(t.Code), t, text)
 }
 
 // failed answers a call that came to nothing.

@@ -185,7 +185,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="ringfence"`)
 		}
-		turnAway(w, status, http.StatusText(status))
+		turnAway(w, status, refusals[status])
 		return
 	}
 	if c, ok := r.Context().Value(connKey{}).(*counted); ok && !c.admit() {
@@ -212,6 +212,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "POST, GET, DELETE")
 		refuse(w, http.StatusMethodNotAllowed, "methods are POST, GET and DELETE")
 	}
+}
+
+// refusals say what who is refused can do.
+var refusals = map[int]string{
+	http.StatusUnauthorized: "this needs the token that ringfence mcp named when it began to listen: Authorization: Bearer TOKEN",
+	http.StatusForbidden:    "refused: Host or Origin is none of this address, or you are a user who may not come in here",
 }
 
 // turnAway refuses a request, and what else could come on its connection (L6).
