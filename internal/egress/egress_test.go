@@ -31,11 +31,12 @@ type decider struct {
 	seen     func(ending)  // each ending, if it is set
 	leaveOut []string      // of offers of more than one version
 
-	mu    sync.Mutex
-	asked []string
-	open  map[string]bool
-	ended []string // "kind text: error", with what was carried
-	n     int
+	mu     sync.Mutex
+	asked  []string
+	open   map[string]bool
+	ended  []string // "kind text: error", with what was carried
+	labels []act.Label
+	n      int
 }
 
 func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error) {
@@ -124,6 +125,7 @@ func (d *decider) Finish(_ context.Context, t act.Ticket, o act.Outcome) (act.Re
 		said += ": " + o.Error
 	}
 	d.ended = append(d.ended, said)
+	d.labels = append(d.labels, o.Labels...)
 	return act.Reply{}, nil
 }
 

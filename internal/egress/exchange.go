@@ -12,7 +12,6 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/weburl"
-	"ringfence/internal/egress/mitm"
 )
 
 // An exchange handles requests of one stream: each is decided by itself, and goes out as
@@ -70,7 +69,13 @@ func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, plain(err.Error()), e.Status)
 		return
 	}
-	got, err := x.way.forwarder(t.Lend).Forward(w, out)
+	f, err := x.way.forwarder(u.Host, t.Lend, &e)
+	if err != nil {
+		e.err, e.Status = err, http.StatusBadGateway
+		http.Error(w, plain(err.Error()), e.Status)
+		return
+	}
+	got, err := f.Forward(w, out)
 	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, err
 }
 
@@ -189,13 +194,4 @@ func (w *way) dialText(ctx context.Context, address string) (net.Conn, error) {
 	}
 	conn, _, err := w.dial.dial(ctx, host, port)
 	return conn, err
-}
-
-// forwarder is what carries a request for which loans go out.
-func (w *way) forwarder(loans []act.Loan) *mitm.Forwarder {
-	if len(loans) == 0 {
-		return w.forward
-	}
-	f := &mitm.Forwarder{Transport: w.carrier, Limits: w.forward.Limits, Request: w.forward.Request, Reply: w.forward.Reply}
-	return f
 }

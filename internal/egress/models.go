@@ -158,7 +158,12 @@ func (i *inference) carry(w http.ResponseWriter, r *http.Request, t *ticket, fou
 		return
 	}
 	out.Header.Set("Accept-Encoding", "identity") // it is metered as it comes
-	base := i.way.forwarder(t.Lend)
+	base, err := i.way.forwarder(i.u.Host, t.Lend, e)
+	if err != nil {
+		e.err, e.Status = err, http.StatusBadGateway
+		i.say(w, e.Status, plain(err.Error()))
+		return
+	}
 	m := &metering{base: base.Transport, inference: i, budget: i.way.budget(t.Ticket)}
 	f := &mitm.Forwarder{Transport: m, Limits: base.Limits, Request: base.Request, Reply: base.Reply}
 	got, err := f.Forward(w, out)

@@ -57,7 +57,7 @@ func modelRig(t *testing.T, s *httptest.Server, rules ...string) *rig {
 			Plain: true, Host: host.String(), Port: uint16Of(t, port(s)), Position: loan.Position{Header: "x-api-key", Form: "{}"},
 		}}}}
 	}, rules...)
-	r.lend = []act.Loan{{Name: "key", Sentinel: "sk-stand-in", Value: "sk-real"}}
+	r.lend = []act.Loan{{Name: "key", Sentinel: "sk-stand-in", Value: "sk-real-key"}}
 	return r
 }
 
@@ -87,9 +87,9 @@ func TestModels(t *testing.T) {
 	}{
 		{
 			"asked, cleaned, with the key", post(at, "/v1/messages", "x-api-key: sk-stand-in\r\n", ask), 200, "hello",
-			`POST /v1/messages sk-real {"messages":[],"model":"m","stream":true}`, `200`,
+			`POST /v1/messages sk-real-key {"messages":[],"model":"m","stream":true}`, `200`,
 		},
-		{"a list", "GET http://" + at + "/v1/models HTTP/1.1\r\nHost: " + at + "\r\nx-api-key: sk-stand-in\r\n\r\n", 200, "data", "GET /v1/models sk-real ", "200"},
+		{"a list", "GET http://" + at + "/v1/models HTTP/1.1\r\nHost: " + at + "\r\nx-api-key: sk-stand-in\r\n\r\n", 200, "data", "GET /v1/models sk-real-key ", "200"},
 		{"a key of its own", post(at, "/v1/messages", "x-api-key: sk-foreign\r\n", ask), 403, "permission_error", "", "a key of its own"},
 		{"a second key", post(at, "/v1/messages", "x-api-key: sk-stand-in\r\nAuthorization: Bearer other\r\n", ask), 403, "key of its own", "", "a key of its own"},
 		{"another path", post(at, "/v1/files", "", "{}"), 403, "not among", "", ""},

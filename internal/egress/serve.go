@@ -14,6 +14,7 @@ import (
 	"ringfence/internal/egress/bridge"
 	"ringfence/internal/egress/mitm"
 	"ringfence/internal/egress/registry"
+	"ringfence/internal/inspect"
 )
 
 // A way is the way out of one box.
@@ -27,10 +28,13 @@ type way struct {
 	carrier  *http.Transport
 	packages *registry.Handler // nil: no registry is known
 	forward  *mitm.Forwarder
-	server   *http.Server // of every stream that speaks HTTP
-	feed     *feed
-	work     sync.WaitGroup
-	failed   atomic.Pointer[error] // the first result that could not be recorded
+	lendings
+	placeholders *inspect.Inspector // knows what stands for secrets; nil: there are none
+	shapes       inspect.Inspector  // knows no secrets
+	server       *http.Server       // of every stream that speaks HTTP
+	feed         *feed
+	work         sync.WaitGroup
+	failed       atomic.Pointer[error] // the first result that could not be recorded
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
@@ -50,6 +54,7 @@ func newWay(ctx context.Context, o Options) *way {
 	limits := mitm.Limits{Head: w.limits.HeadWait, Idle: w.limits.Idle, HeadBytes: w.limits.Header}
 	w.carrier = mitm.NewTransport(mitm.TransportOptions{Dial: w.dialText, Roots: o.Network.Roots, Limits: limits})
 	w.forward = &mitm.Forwarder{Transport: w.carrier, Limits: limits}
+	w.placeholders = placeholders(o.Sentinels)
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	w.server = &http.Server{

@@ -229,3 +229,18 @@ func (in *Inspector) Contains(b []byte) (name string, found bool) {
 	})
 	return name, found
 }
+
+// Mask returns b with every registered secret in it replaced by its mask.
+func (in *Inspector) Mask(b []byte) []byte {
+	if _, found := in.Contains(b); !found {
+		return b
+	}
+	st := in.Stream(Anywhere, Known)
+	out, err := st.Push(b)
+	out = append([]byte(nil), out...)
+	rest, rerr := st.End()
+	if err != nil || rerr != nil {
+		return []byte(withheld)
+	}
+	return append(out, rest...)
+}
