@@ -28,7 +28,7 @@ const (
 	fewUnpacked = 64 << 20
 )
 
-// unpack returns what a body with that Content-Encoding holds. The error is a *Refusal
+// unpack returns what a body with that Content-Encoding holds. The error is a *RefusedError
 // where that cannot be read.
 func unpack(body io.Reader, encoding string) (io.Reader, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {

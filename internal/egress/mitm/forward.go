@@ -84,7 +84,7 @@ func (f *Forwarder) refuse(w http.ResponseWriter, r *http.Request, got Carried, 
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	why, ok := errors.AsType[*Refusal](err)
+	why, ok := errors.AsType[*RefusedError](err)
 	if !ok {
 		why = refusal("upstream", "%v", err)
 	}
@@ -229,13 +229,13 @@ type counted struct {
 	from    io.Reader
 	closer  io.Closer
 	n       atomic.Int64
-	refused atomic.Pointer[Refusal]
+	refused atomic.Pointer[RefusedError]
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.n.Add(int64(n))
-	if why, ok := errors.AsType[*Refusal](err); ok {
+	if why, ok := errors.AsType[*RefusedError](err); ok {
 		c.refused.Store(why)
 	}
 	return n, err

@@ -38,7 +38,7 @@ type frameHead struct {
 	length int64
 }
 
-// readFrameHead reads a head. The error is a *Refusal if no frame begins so, and io.EOF
+// readFrameHead reads a head. The error is a *RefusedError if no frame begins so, and io.EOF
 // if nothing follows.
 func readFrameHead(r *bufio.Reader) (frameHead, error) {
 	first, err := r.ReadByte()

@@ -33,7 +33,7 @@ func TestFrameCases(t *testing.T) {
 		var out bytes.Buffer
 		f := &frames{from: bufio.NewReader(bytes.NewReader(sent)), to: &out, fromClient: !c.Server, limits: Limits{Frame: 1 << 20, Message: 1 << 21}}
 		err = f.relay()
-		why, _ := errors.AsType[*Refusal](err)
+		why, _ := errors.AsType[*RefusedError](err)
 		if c.Code == "" && why != nil || c.Code == "cut" && !errors.Is(err, io.ErrUnexpectedEOF) || c.Code == "frame" && (why == nil || why.Code != "frame") {
 			t.Errorf("%s %s: %v, want %q", c.ID, c.Name, err, c.Code)
 		}
@@ -156,7 +156,7 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/deflate" {
 		extra = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
 	}
-	fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%sSec-WebSocket-Accept: %s\r\n\r\n", extra, accept)
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%sSec-WebSocket-Accept: %s\r\n\r\n", extra, accept)
 	s := &socket{ReadWriter: conn, r: rw.Reader}
 	if r.URL.Path == "/masked" {
 		s.mask = true
@@ -173,7 +173,7 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 func openSocket(t *testing.T, m *middle, path string) (*socket, int) {
 	t.Helper()
 	conn := m.dial(t, "example.com", protoH1)
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
 		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", path)
 	s := &socket{ReadWriter: conn, r: bufio.NewReader(conn), mask: true}
 	res, err := http.ReadResponse(s.r, nil)
@@ -260,7 +260,7 @@ func TestFramesAreBounded(t *testing.T) {
 	more := frameHead{op: opContinue, length: 1000, masked: true}
 	sent := slices.Concat(one.append(nil), make([]byte, 1000), bytes.Repeat(slices.Concat(more.append(nil), make([]byte, 1000)), 2000))
 	f := &frames{from: bufio.NewReader(bytes.NewReader(sent)), to: io.Discard, fromClient: true, limits: Limits{Frame: 1 << 20, Message: 1 << 20}}
-	if why, _ := errors.AsType[*Refusal](f.relay()); why == nil || f.passed > 1<<20 {
+	if why, _ := errors.AsType[*RefusedError](f.relay()); why == nil || f.passed > 1<<20 {
 		t.Errorf("%d bytes of a message pass", f.passed)
 	}
 }

@@ -22,7 +22,7 @@ type head struct {
 	encoded bool // any Transfer-Encoding
 }
 
-// readHead reads a head of CR LF lines with its empty line. The error is a *Refusal.
+// readHead reads a head of CR LF lines with its empty line. The error is a *RefusedError.
 func readHead(b []byte) (head, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
 	h := head{length: -1}
@@ -128,7 +128,7 @@ func (h *head) field(name, value string) error {
 // whole checks what only the whole head tells.
 func (h *head) whole() error {
 	switch {
-	case h.hosts != 1:
+	case h.hosts != 1 && !h.bare():
 		return refusal("head", "the request names %d hosts", h.hosts)
 	case h.chunked && h.length >= 0:
 		return refusal("head", "the request has a length and is chunked")
@@ -141,6 +141,10 @@ func (h *head) whole() error {
 	}
 	return nil
 }
+
+// bare reports whether it is a CONNECT as Python and OpenSSL send it to a proxy, whose target
+// alone says for which host it is.
+func (h *head) bare() bool { return h.hosts == 0 && h.oldHTTP && h.method == http.MethodConnect }
 
 // framing reports whether the header of that name says where a request ends or whose
 // it is.

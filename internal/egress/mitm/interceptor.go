@@ -13,7 +13,7 @@ import (
 type Interceptor struct {
 	Minter  Minter
 	Limits  Limits
-	Refused func(host string, why Refusal) // see [Options]; it may be nil
+	Refused func(host string, why RefusedError) // see [Options]; it may be nil
 }
 
 // Serve is [Serve] for host, which is "name" or "name:port".
@@ -25,7 +25,7 @@ func (i *Interceptor) Serve(ctx context.Context, conn net.Conn, host string, h h
 	}
 	o := Options{Host: name, Port: port, Minter: i.Minter, Handler: h, Limits: i.Limits}
 	if i.Refused != nil {
-		o.Refused = func(why Refusal) { i.Refused(host, why) }
+		o.Refused = func(why RefusedError) { i.Refused(host, why) }
 	}
 	return Serve(ctx, conn, o)
 }

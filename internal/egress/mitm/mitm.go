@@ -48,17 +48,17 @@ type Options struct {
 	Handler http.Handler // gets requests with URL.Scheme "https" and URL.Host and Host the host that was checked
 	Limits  Limits
 	// Refused is told what never reached Handler. It may be nil.
-	Refused func(Refusal)
+	Refused func(RefusedError)
 }
 
-// A Refusal says why something was not let through.
-type Refusal struct {
+// A RefusedError says why something was not let through.
+type RefusedError struct {
 	Code   string // "sni", "tls", "host", "head", "upgrade", "frame": for machines
 	Detail string // for people, of at most 300 bytes, without control characters
 }
 
 // Error returns the detail.
-func (r *Refusal) Error() string { return r.Detail }
+func (r *RefusedError) Error() string { return r.Detail }
 
 // Limits bound a connection. A value that is 0 stands for the default beside it.
 type Limits struct {

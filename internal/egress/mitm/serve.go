@@ -24,15 +24,15 @@ const (
 	maxUploads = 1 << 20 // bytes that one HTTP/2 stream may send ahead of its reader
 )
 
-// refusal returns a Refusal with a formatted detail that is fit to be recorded.
-func refusal(code, format string, a ...any) *Refusal {
+// refusal returns a RefusedError with a formatted detail that is fit to be recorded.
+func refusal(code, format string, a ...any) *RefusedError {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
 	}, fmt.Sprintf(format, a...))
-	return &Refusal{Code: code, Detail: text[:min(len(text), maxDetail)]}
+	return &RefusedError{Code: code, Detail: text[:min(len(text), maxDetail)]}
 }
 
 // errServed ends the loop of a server whose one connection is over.
@@ -41,7 +41,7 @@ var errServed = errors.New("the connection is over")
 // Serve speaks TLS with the program at the other end of conn, whose first bytes are
 // its ClientHello, as the server o.Host, and has every request inside handled. It
 // returns when the connection is over and every handler has returned; it closes conn.
-// The error is a *Refusal if the connection was not let through.
+// The error is a *RefusedError if the connection was not let through.
 func Serve(ctx context.Context, conn net.Conn, o Options) error {
 	defer conn.Close()
 	if o.Port == 0 {
@@ -210,7 +210,7 @@ func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // check returns why r is refused, with the status that says so.
-func (in *inside) check(r *http.Request) (int, *Refusal) {
+func (in *inside) check(r *http.Request) (int, *RefusedError) {
 	named, port, err := weburl.ParseHostPort(r.Host)
 	if port == 0 {
 		port = httpsPort
@@ -236,7 +236,7 @@ func (in *inside) check(r *http.Request) (int, *Refusal) {
 			err = refusal("head", "some servers read %q as another header", name)
 		}
 	}
-	if why, ok := errors.AsType[*Refusal](err); ok {
+	if why, ok := errors.AsType[*RefusedError](err); ok {
 		return http.StatusBadRequest, why
 	}
 	return 0, nil

@@ -86,7 +86,7 @@ type middle struct {
 	address string
 	issuer  *issuer
 	mu      sync.Mutex
-	refused []Refusal
+	refused []RefusedError
 	errs    []error
 	serving sync.WaitGroup
 }
@@ -103,7 +103,7 @@ func newMiddle(t testing.TB, o Options) *middle {
 		t.Fatal(err)
 	}
 	m.address, o.Minter = l.Addr().String(), leafs
-	o.Refused = func(r Refusal) {
+	o.Refused = func(r RefusedError) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.refused = append(m.refused, r)
@@ -135,7 +135,7 @@ func (m *middle) codes() (all []string) {
 		all = append(all, r.Code)
 	}
 	for _, err := range m.errs {
-		if why, ok := errors.AsType[*Refusal](err); ok {
+		if why, ok := errors.AsType[*RefusedError](err); ok {
 			all = append(all, why.Code)
 		}
 	}

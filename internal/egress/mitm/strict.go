@@ -11,13 +11,13 @@ import (
 
 // Strict returns conn as an HTTP/1.1 server is to read it: only whole heads and well
 // framed bodies, of which no two servers have different readings (M2). Where something
-// else comes, Read returns a *Refusal for good, which net/http answers with 400, and
+// else comes, Read returns a *RefusedError for good, which net/http answers with 400, and
 // tells it to refused, which may be nil.
 //
 // It is stricter than RFC 9112 where servers differ: no bare LF, no folded lines, no
 // white space before a colon, no chunk extensions, no repeated Content-Length, no
 // Transfer-Encoding but chunked.
-func Strict(conn net.Conn, l Limits, refused func(Refusal)) *Strictly {
+func Strict(conn net.Conn, l Limits, refused func(RefusedError)) *Strictly {
 	return &Strictly{Conn: conn, limits: l.withDefaults(), refused: refused, state: inHead}
 }
 
@@ -25,7 +25,7 @@ func Strict(conn net.Conn, l Limits, refused func(Refusal)) *Strictly {
 type Strictly struct {
 	net.Conn
 	limits  Limits
-	refused func(Refusal)
+	refused func(RefusedError)
 
 	state   readState
 	buf     []byte // read and not delivered
@@ -80,7 +80,7 @@ func (s *Strictly) Read(p []byte) (int, error) {
 			return s.direct(p)
 		}
 		more, err := s.advance()
-		if why, ok := errors.AsType[*Refusal](err); ok {
+		if why, ok := errors.AsType[*RefusedError](err); ok {
 			s.fail(why)
 			continue
 		}
@@ -99,7 +99,7 @@ func (s *Strictly) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *Strictly) fail(why *Refusal) {
+func (s *Strictly) fail(why *RefusedError) {
 	s.failed, s.buf = why, nil
 	if s.refused != nil {
 		s.refused(*why)
@@ -144,7 +144,7 @@ func (s *Strictly) fill() error {
 }
 
 // advance checks what is in the buffer. It returns true if more is needed, and the
-// *Refusal of what cannot be let through.
+// *RefusedError of what cannot be let through.
 func (s *Strictly) advance() (more bool, err error) {
 	switch s.state {
 	case inHead:
