@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
@@ -39,7 +40,9 @@ func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQu
 		lq.FromIndex = int64(q.After) + 1
 	}
 	var tail []json.RawMessage
+	next, over := lq.FromIndex, false
 	err := e.ledger.Entries(ctx, lq, func(r ledger.Record) error {
+		next, over = r.Index+1, over || q.Session != "" && r.Type == entryEnd
 		if q.Tail <= 0 {
 			return send(r.Raw)
 		}
@@ -57,7 +60,36 @@ func (e *Engine) LedgerEntries(ctx context.Context, _ api.Caller, q api.LedgerQu
 			err = send(raw)
 		}
 	}
-	return err
+	if err != nil || !q.Follow || over {
+		return err
+	}
+	return e.follow(ctx, lq, next, send)
+}
+
+// followEvery is how often the record is looked at for who follows it.
+const followEvery = 300 * time.Millisecond
+
+// follow sends what is recorded from index next on, until ctx or the session ends.
+func (e *Engine) follow(ctx context.Context, q ledger.Query, next int64, send func(json.RawMessage) error) error {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for over := false; !over; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		q.FromIndex = next
+		err := e.ledger.Entries(ctx, q, func(r ledger.Record) error {
+			next = r.Index + 1
+			over = over || q.Session != "" && r.Type == entryEnd
+			return send(r.Raw)
+		})
+		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // LedgerExport writes the export of one session.
