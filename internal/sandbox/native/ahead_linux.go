@@ -22,14 +22,19 @@ type ahead struct {
 // Prepare implements [sandbox.Preparer].
 func (t Tier) Prepare(s sandbox.Spec) sandbox.Prepared {
 	a := &ahead{tier: t, b: t.builder(s), ready: make(chan struct{})}
-	go tryPIDFD()
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		tryPIDFD()
+		a.b.lookAhead()
+	}()
 	go func() {
 		defer close(a.ready)
 		setup, cancel := context.WithTimeout(context.Background(), setupTime)
 		defer cancel()
 		a.b.ground(setup)
 		a.b.do("stage", a.b.startStage)
-		a.b.lookAhead()
+		<-looked
 	}()
 	return a
 }

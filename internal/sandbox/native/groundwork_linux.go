@@ -16,12 +16,10 @@ type groundwork struct {
 	filters map[filter.Options]string
 }
 
-// lookAhead does the groundwork for a box like that of the Spec. What another turns out to
-// need is done when it is needed.
+// lookAhead does the groundwork for a box like that of the Spec, while its stage is started:
+// of b it reads the Spec, and changes nothing but what is known. What another box turns out
+// to need is done when it is needed.
 func (b *builder) lookAhead() {
-	if b.fail != nil {
-		return
-	}
 	b.known.host = hostNodes()
 	names := len(b.spec.ReadWrite) > 0 || b.spec.Workspace.Mode == sandbox.ReadWrite
 	for _, o := range []filter.Options{b.programFilter(names, b.sockets()), b.ownFilter(b.sockets())} {
@@ -59,6 +57,11 @@ func hostNodes() map[string]node {
 	for _, name := range etc {
 		add("/etc/"+name, hostNode)
 	}
+	if java, err := filepath.Glob(javaEtc + "*-openjdk"); err == nil {
+		for _, p := range java {
+			add(p, hostNode)
+		}
+	}
 	for _, name := range hidden {
 		add("/proc/"+name, maskNode)
 	}
@@ -89,6 +92,10 @@ func hostNode(path string) (node, bool) {
 	}
 	return node{}, false
 }
+
+// javaEtc begins the names of what Debian has for each version of Java, without which none
+// starts: what is in /usr links there.
+const javaEtc = "/etc/java-"
 
 const maxCopied = 4 << 10 // bytes
 

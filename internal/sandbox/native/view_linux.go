@@ -267,6 +267,11 @@ func (v *view) addBase(who person, network sandbox.Network) error {
 	for _, name := range etc {
 		v.addHost("/etc/" + name)
 	}
+	for p := range v.host {
+		if strings.HasPrefix(p, javaEtc) {
+			v.addHost(p)
+		}
+	}
 	files, err := synthetic(who, network)
 	if err != nil {
 		return err
