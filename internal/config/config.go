@@ -25,6 +25,7 @@ import (
 	"os"
 	"time"
 
+	"ringfence/internal/egress/provider"
 	"ringfence/internal/sys/paths"
 )
 
@@ -56,6 +57,10 @@ type Config struct {
 	Box Box
 	// Network is what the machine is connected to. Default: the public internet.
 	Network Network
+	// Models are the services that run models, and Prices what they cost. Default: those
+	// that are shipped.
+	Models *provider.Table
+	Prices provider.Prices
 	// Log is what the engine prints to its log. Default slog.LevelWarn.
 	Log slog.Level
 }
@@ -115,6 +120,7 @@ type file struct {
 	Policies  *policies           `json:"policies"`
 	Box       *box                `json:"box"`
 	Network   *network            `json:"network"`
+	Models    *models             `json:"models"`
 	Log       *string             `json:"log"`
 }
 

@@ -40,6 +40,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 		l.policies(f.Policies),
 		l.box(f.Box, env),
 		l.network(f.Network),
+		l.models(f.Models),
 		l.log(f.Log, env),
 	)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"ringfence/internal/egress/registry"
 )
 
 // A Network is what the machine is connected to, as far as it is not the public internet
@@ -14,14 +16,18 @@ type Network struct {
 	Resolver netip.AddrPort // that names are looked up by; the zero AddrPort: that of the machine
 	Private  []netip.Prefix // ranges beside the public internet that may be connected to, if a policy allows it
 	Proxy    *url.URL       // "http://host:port" that connects for us; nil: none
-	CA       []string       // absolute paths of PEM files with roots besides those of the machine
+	// Registries are where packages come from, besides those that the settings of package
+	// managers name.
+	Registries []registry.Place
+	CA         []string // absolute paths of PEM files with roots besides those of the machine
 }
 
 type network struct {
-	Resolver *string  `json:"resolver"`
-	Private  []string `json:"private"`
-	Proxy    *string  `json:"proxy"`
-	CA       []string `json:"ca"`
+	Resolver   *string      `json:"resolver"`
+	Private    []string     `json:"private"`
+	Proxy      *string      `json:"proxy"`
+	CA         []string     `json:"ca"`
+	Registries []registryAt `json:"registries"`
 }
 
 func (l *loader) network(n *network) error {
@@ -65,5 +71,5 @@ func (l *loader) network(n *network) error {
 		l.setting("network.private", strings.Join(private, ", "), n.Private != nil),
 		l.setting("network.proxy", proxy, n.Proxy != nil),
 		l.setting("network.ca", strings.Join(to.CA, ", "), n.CA != nil))
-	return nil
+	return l.registries(n.Registries)
 }

@@ -50,6 +50,9 @@ var protocols = map[Ecosystem]protocol{NPM: npm{}, PyPI: pypi{}, Cargo: cargo{},
 // Ecosystems returns all of them, in order.
 func Ecosystems() []Ecosystem { return []Ecosystem{NPM, PyPI, Cargo, Go, Debian} }
 
+// Known reports whether e is one of [Ecosystems].
+func (e Ecosystem) Known() bool { return protocols[e] != nil }
+
 // A Place is one registry: its ecosystem and the address that clients are set up with.
 // Everything below the address belongs to it.
 type Place struct {

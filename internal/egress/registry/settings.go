@@ -19,8 +19,8 @@ type Client struct {
 	// Files are where its settings are; "~/" is the home of the person. A path that ends
 	// in "/*" is every file of a directory. Those of a project are not read: it is the
 	// agent that writes there.
+	// Variables are not read either: whoever starts us may have them from there.
 	Files []string
-	Env   []string // variables that hold an address, or several with spaces or commas
 	// Ask is the command that prints what is in force, its own default too; nil: none.
 	Ask  []string
 	read func(text []byte) ([]string, error)
@@ -29,17 +29,16 @@ type Client struct {
 // Clients returns the package managers that are known.
 func Clients() []Client {
 	return []Client{
-		{NPM, []string{"/etc/npmrc", "~/.npmrc"}, []string{"npm_config_registry", "NPM_CONFIG_REGISTRY"}, []string{"npm", "config", "get", "registry"}, npmrc},
+		{NPM, []string{"/etc/npmrc", "~/.npmrc"}, []string{"npm", "config", "get", "registry"}, npmrc},
 		{
 			PyPI,
 			[]string{"/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf"},
-			[]string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"},
 			[]string{"python3", "-I", "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"},
 			pipConf,
 		},
-		{Cargo, []string{"~/.cargo/config.toml", "~/.cargo/config"}, nil, nil, cargoToml},
-		{Go, []string{"~/.config/go/env"}, []string{"GOPROXY"}, []string{"go", "env", "GOPROXY"}, goEnv},
-		{Debian, []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*"}, nil, nil, aptSources},
+		{Cargo, []string{"~/.cargo/config.toml", "~/.cargo/config"}, nil, cargoToml},
+		{Go, []string{"~/.config/go/env"}, []string{"go", "env", "GOPROXY"}, goEnv},
+		{Debian, []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*"}, nil, aptSources},
 	}
 }
 
@@ -56,8 +55,7 @@ func (c Client) Settings(text []byte) ([]Place, error) {
 	return c.places(found)
 }
 
-// Said returns the registries in the value of a variable, or in what the command of c
-// printed.
+// Said returns the registries in what the command of c printed.
 func (c Client) Said(text string) ([]Place, error) {
 	return c.places(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '|' || r <= ' ' }))
 }

@@ -145,6 +145,9 @@ func Policies(home string) string { return filepath.Join(home, "policies") }
 // Caches returns the directory in which each server of tools keeps its caches.
 func Caches(home string) string { return filepath.Join(home, "cache") }
 
+// RegistriesFile keeps what package managers said of their registries.
+func RegistriesFile(home string) string { return filepath.Join(home, "registries.json") }
+
 // ConfigFile is the configuration of the installation.
 func ConfigFile(home string) string { return filepath.Join(home, "config.json") }
 
