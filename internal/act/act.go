@@ -146,6 +146,21 @@ type Filter struct {
 	// Tunnel lets a connection pass as it is. Without it, TLS is opened, and each request
 	// inside is decided: a connect is allowed wherever something inside could be.
 	Tunnel bool `json:"tunnel,omitempty"`
+	// Budget is what a request to a model may use; nil: nothing bounds it.
+	Budget *Budget `json:"budget,omitempty"`
+}
+
+// A Budget is what may still be used of models. A member below zero is no bound; the
+// zero Budget is used up.
+type Budget struct {
+	Tokens   int64 `json:"tokens"`
+	MicroUSD int64 `json:"micro_usd"` // millionths of a dollar
+}
+
+// Spent is what a request to a model used.
+type Spent struct {
+	Tokens   int64 `json:"tokens"`
+	MicroUSD int64 `json:"micro_usd"`
 }
 
 // An Outcome is what happened to a dispatched request.
@@ -155,6 +170,7 @@ type Outcome struct {
 	// Labels are those that whoever streamed the result found in it. The session gets
 	// them besides what inspection of Body finds.
 	Labels []Label
+	Spent  Spent // of models
 }
 
 // A Reply is what the agent may see of an outcome.

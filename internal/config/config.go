@@ -61,6 +61,8 @@ type Config struct {
 	// that are shipped.
 	Models *provider.Table
 	Prices provider.Prices
+	// Budgets bound what may be used of models. Default: nothing does.
+	Budgets Budgets
 	// Log is what the engine prints to its log. Default slog.LevelWarn.
 	Log slog.Level
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,6 +56,53 @@ func kinds() string {
 type models struct {
 	Providers []provider.Provider `json:"providers"`
 	Prices    []price             `json:"prices"`
+	Budget    *budgets            `json:"budget"`
+}
+
+// Budgets are what may be used of models: by one session, and by one persona in a day of
+// UTC. What is 0 is not bounded.
+type Budgets struct{ Session, Day Budget }
+
+// A Budget bounds the use of models. What is 0 is not bounded.
+type Budget struct {
+	Tokens   int64
+	MicroUSD int64 // millionths of a dollar
+	Requests int64
+	AtOnce   int64 // requests under way
+}
+
+type budgets struct {
+	Session *budget `json:"session"`
+	Day     *budget `json:"day"`
+}
+
+type budget struct {
+	Tokens   int64   `json:"tokens"`
+	USD      float64 `json:"usd"`
+	Requests int64   `json:"requests"`
+	AtOnce   int64   `json:"at_once"`
+}
+
+func (l *loader) budget(key string, b *budget) (Budget, error) {
+	if b == nil {
+		l.settings = append(l.settings, l.setting(key, "", false))
+		return Budget{}, nil
+	}
+	if min(b.Tokens, b.Requests, b.AtOnce) < 0 || b.USD < 0 || b.USD > 1e9 {
+		return Budget{}, l.invalid(pointer(key), "a budget is not below zero, and has at most 1000000000 dollars")
+	}
+	var text []string
+	for what, n := range map[string]int64{"tokens": b.Tokens, "requests": b.Requests, "at once": b.AtOnce} {
+		if n > 0 {
+			text = append(text, strconv.FormatInt(n, 10)+" "+what)
+		}
+	}
+	if b.USD > 0 {
+		text = append(text, strconv.FormatFloat(b.USD, 'f', -1, 64)+" usd")
+	}
+	slices.Sort(text)
+	l.settings = append(l.settings, l.setting(key, strings.Join(text, ", "), true))
+	return Budget{Tokens: b.Tokens, MicroUSD: int64(b.USD * 1e6), Requests: b.Requests, AtOnce: b.AtOnce}, nil
 }
 
 // price is in dollars for a million tokens.
@@ -100,5 +148,12 @@ func (l *loader) models(m *models) error {
 	l.settings = append(l.settings,
 		l.setting("models.providers", strings.Join(names, ", "), m.Providers != nil),
 		l.setting("models.prices", strings.Join(text, ", "), m.Prices != nil))
-	return nil
+	if m.Budget == nil {
+		m.Budget = &budgets{}
+	}
+	if l.config.Budgets.Session, err = l.budget("models.budget.session", m.Budget.Session); err != nil {
+		return err
+	}
+	l.config.Budgets.Day, err = l.budget("models.budget.day", m.Budget.Day)
+	return err
 }

@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -225,7 +226,10 @@ func keyID(public *ecdsa.PublicKey) ([]byte, error) {
 type connected struct {
 	mu    sync.Mutex
 	hosts map[string]int // names, and when each was noted last
-	turn  int
+	// always are hosts whose connections are opened before anything is decided: what is
+	// said inside is. It is fixed while the session lives.
+	always []string
+	turn   int
 }
 
 // note takes in what a ticket allows.
@@ -272,7 +276,7 @@ func (c *connected) has(host string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.hosts[host]
-	return ok
+	return ok || slices.Contains(c.always, host)
 }
 
 // hostOf returns the name of the host that an effect connects to, "" if it does not, or

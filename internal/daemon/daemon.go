@@ -110,6 +110,7 @@ type Engine struct {
 	opening  int                         // places for sessions that are about to be runs
 	waiting  map[string]*waiting         // adopted, and not resumed yet
 	monitors map[string]*policy.Monitors // by policy hash
+	accounts map[string]*account         // by persona: what it used of models today
 	changed  chan struct{}               // closed and replaced when runs or waiting change
 	work     sync.WaitGroup              // goroutines that the engine started
 }
@@ -218,7 +219,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, conf: conf, started: o.Now(), runs: map[string]*run{}, waiting: map[string]*waiting{},
-		monitors: map[string]*policy.Monitors{}, changed: make(chan struct{}),
+		monitors: map[string]*policy.Monitors{}, accounts: map[string]*account{}, changed: make(chan struct{}),
 	}
 	if e.user = o.UserHome; e.user == "" {
 		if e.user, err = paths.UserHome(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
@@ -58,7 +59,9 @@ type startEntry struct {
 	Layers       []string        `json:"layers"`
 	Ask          string          `json:"ask"`
 	Servers      []serverEntry   `json:"servers,omitempty"`
-	Box          json.RawMessage `json:"box"` // as the launcher reported; "none"
+	Reads        []string        `json:"reads,omitempty"`  // hosts that all connections are opened to
+	Budget       *act.Budget     `json:"budget,omitempty"` // of models, as the session narrows it
+	Box          json.RawMessage `json:"box"`              // as the launcher reported; "none"
 	Client       clientEntry     `json:"client"`
 	Notes        []string        `json:"notes,omitempty"`
 }
@@ -192,12 +195,16 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 		},
 	}}
 	made.gate.Lend = lender{e.secrets, id}
+	if made.gate.Purse, err = e.purseOf(ctx, r.Principal, r.Budget); err != nil {
+		return nil, startEntry{}, evidence(err)
+	}
+	made.connected.always = r.Reads
 	made.asker.Store(&asker{identity(c.Peer), r.OwnTerminal})
 	made.gate.Ask.Asker = func() any { return *made.asker.Load() }
 	start := startEntry{
 		Principal: r.Principal, Verb: r.Verb, Workspace: workspace, Home: e.user, Program: e.o.Program,
 		Policy: in.policy.Hash(), Constitution: in.constitution, Source: in.source, Layers: in.layers,
-		Ask: r.Ask, Servers: entries, Box: boxReport(r.Box), Notes: notes,
+		Ask: r.Ask, Servers: entries, Reads: r.Reads, Budget: r.Budget, Box: boxReport(r.Box), Notes: notes,
 		Client: clientEntry{PID: c.Peer.PID, UID: c.Peer.UID, SID: c.Peer.SID, TTY: c.Peer.TTY, Exe: c.Peer.Exe},
 	}
 	return made, start, nil
@@ -217,6 +224,9 @@ func checkOpen(r api.OpenRequest) (string, error) {
 	}
 	if len(r.Lists) > maxNewLists || slices.ContainsFunc(r.Lists, func(l string) bool { return !filepath.IsAbs(l) || len(l) > maxListPath }) {
 		return "", api.Errorf(api.CodeBadRequest, "lists of servers are at most %d absolute paths", maxNewLists)
+	}
+	if len(r.Reads) > maxReads {
+		return "", api.Errorf(api.CodeBadRequest, "a session reads all connections to at most %d hosts", maxReads)
 	}
 	if !filepath.IsAbs(r.Workspace) {
 		return "", api.Errorf(api.CodeBadRequest, "the workspace %q is not an absolute path", r.Workspace)

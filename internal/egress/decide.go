@@ -175,6 +175,7 @@ type ending struct {
 
 	err    error
 	labels []act.Label
+	spent  act.Spent
 }
 
 // finishWait bounds the record of one result.
@@ -187,7 +188,7 @@ func (t *ticket) finish(e ending) {
 			return
 		}
 		e.Millis = t.way.now().Sub(t.began).Milliseconds()
-		o := act.Outcome{Labels: e.labels}
+		o := act.Outcome{Labels: e.labels, Spent: e.spent}
 		if e.err != nil {
 			o.Error = e.err.Error()
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -29,6 +30,7 @@ type inference struct {
 	e     provider.Endpoint
 	u     weburl.URL
 	clean provider.Clean
+	since act.Spent // by answers that were over when it was decided about
 }
 
 var (
@@ -65,6 +67,7 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, u weburl.URL) {
 	}
 	q.effects = append(q.effects, act.Effect{Kind: act.Infer, Resource: act.Resource{Type: act.Model, Text: i.p.Model(i.clean.Model)}})
 	q.facts.Model, q.facts.LeftOut = i.clean.Model, plain(strings.Join(i.clean.Left, ", "))
+	i.since = x.way.tally.begin()
 	t, no := x.ask(r.Context(), q)
 	if no != nil {
 		i.say(w, no.status(), no.Reason)
@@ -164,7 +167,7 @@ func (i *inference) carry(w http.ResponseWriter, r *http.Request, t *ticket, fou
 		i.say(w, e.Status, plain(err.Error()))
 		return
 	}
-	m := &metering{base: base.Transport, inference: i, budget: i.way.budget(t.Ticket)}
+	m := &metering{base: base.Transport, inference: i, budget: budgetOf(t.Ticket)}
 	f := &mitm.Forwarder{Transport: m, Limits: base.Limits, Request: base.Request, Reply: base.Reply}
 	got, err := f.Forward(w, out)
 	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, err
@@ -173,9 +176,11 @@ func (i *inference) carry(w http.ResponseWriter, r *http.Request, t *ticket, fou
 	}
 	u := m.meter.Usage()
 	e.Usage = &u
-	if cost, ok := i.way.o.Prices.Cost(i.p.Model(i.clean.Model), u); ok {
-		e.MicroUSD = cost
+	e.spent = m.spent()
+	if _, ok := i.way.o.Prices.Cost(i.p.Model(i.clean.Model), u); ok {
+		e.MicroUSD = e.spent.MicroUSD
 	}
+	i.way.tally.end(m, e.spent)
 	if m.ended != nil {
 		e.err = m.ended
 	}
@@ -207,13 +212,26 @@ func (m *metering) RoundTrip(r *http.Request) (*http.Response, error) {
 	m.meter = provider.NewMeter(&body.ready, provider.MeterOptions{
 		Wire: i.e.Wire, Streams: streams, Hide: i.clean.HideLast, Sent: len(i.clean.Body),
 		Model: i.p.Model(i.clean.Model), Prices: i.way.o.Prices, Budget: m.budget,
+		Others: func() (int64, int64) { return i.way.tally.others(m, i.since) },
 	})
+	i.way.tally.note(m, m.spent())
 	res.Body = body
 	if streams { // what is left out, or put at the end, changes it
 		res.ContentLength = -1
 		res.Header.Del("Content-Length")
 	}
 	return res, nil
+}
+
+// spent is what the answer used so far. Money is counted where a budget has some, or a
+// price is known.
+func (m *metering) spent() act.Spent {
+	u := m.meter.Usage()
+	cost, ok := m.inference.way.o.Prices.Cost(m.inference.p.Model(m.inference.clean.Model), u)
+	if !ok && m.budget.MicroUSD < 0 {
+		cost = 0
+	}
+	return act.Spent{Tokens: u.Tokens(), MicroUSD: min(cost, math.MaxInt64/1024)}
 }
 
 // A metered is the body of an answer, as its meter lets it pass.
@@ -234,7 +252,9 @@ func (c *metered) Read(p []byte) (int, error) {
 		}
 		n, err := c.from.Read(c.piece[:])
 		if n > 0 {
-			if _, werr := c.of.meter.Write(c.piece[:n]); werr != nil {
+			_, werr := c.of.meter.Write(c.piece[:n])
+			c.of.inference.way.tally.note(c.of, c.of.spent())
+			if werr != nil {
 				c.stop(werr)
 				continue
 			}
@@ -266,4 +286,9 @@ func (c *metered) stop(why error) {
 func (c *metered) Close() error { return c.from.Close() }
 
 // budget is what a request may use, by its ticket.
-func (w *way) budget(act.Ticket) provider.Budget { return provider.Unbounded }
+func budgetOf(t act.Ticket) provider.Budget {
+	if t.Filter.Budget == nil {
+		return provider.Unbounded
+	}
+	return provider.Budget{Tokens: t.Filter.Budget.Tokens, MicroUSD: t.Filter.Budget.MicroUSD}
+}

@@ -34,6 +34,7 @@ type way struct {
 	server       *http.Server       // of every stream that speaks HTTP
 	feed         *feed
 	work         sync.WaitGroup
+	tally        tally
 	failed       atomic.Pointer[error] // the first result that could not be recorded
 
 	mu      sync.Mutex

@@ -27,6 +27,7 @@ type draft struct {
 	approved []string // clauses that a person approved
 	answer   *Answer
 	asked    bool     // the request entry is already in the ledger
+	paying   bool     // a place in the purse is taken
 	notes    []string // what of its trees a box does not give, and why
 }
 
@@ -277,12 +278,16 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 	if no == nil {
 		loans, no = d.loans()
 	}
+	if no == nil {
+		no = d.pay()
+	}
 	t := d.allowed()
 	if no != nil {
 		t = d.denied(no)
 	}
 	id, err := g.record(ctx, d, t, no == nil && !act.Observes(d.res.Effects))
 	if err != nil {
+		d.unpay()
 		evidence := refuse(act.CodeEvidence, "the decision could not be recorded, so nothing was done: %v", err)
 		return d.denied(evidence), err
 	}
@@ -291,12 +296,13 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 		return t, nil
 	}
 	// Of the ticket, what its outcome is judged by: arguments can be large.
-	open := session.Open{Ticket: act.Ticket{ID: id, Session: t.Session, Verb: t.Verb, Tool: t.Tool, Verdict: t.Verdict}, Box: d.starts()}
+	open := session.Open{Ticket: act.Ticket{ID: id, Session: t.Session, Verb: t.Verb, Tool: t.Tool, Verdict: t.Verdict}, Box: d.starts(), Infers: d.paying}
 	if d.tool != nil {
 		open.Reads = d.tool.Annotation.Reads
 		d.run.Session.Add(d.tool.Annotation.Sets...)
 	}
 	if err := d.run.Session.Open(open); err != nil {
+		d.unpay()
 		return d.denied(refuse(act.CodeSession, "the session has ended")), fmt.Errorf("opening ticket %s: %w", id, err)
 	}
 	t.Lend = loans

@@ -171,5 +171,9 @@ func (e resultEntry) canonical() []byte {
 	if e.Redacted != 0 {
 		o = o.number("redacted", e.Redacted)
 	}
-	return append(o.number("size", e.Size).text("ticket", e.Ticket), '}')
+	o = o.number("size", e.Size)
+	if s := e.Spent; s != nil {
+		o = append(append(o.member("spent"), '{').number("micro_usd", int(s.MicroUSD)).number("tokens", int(s.Tokens)), '}')
+	}
+	return append(o.text("ticket", e.Ticket), '}')
 }

@@ -41,7 +41,10 @@ func TestEntriesAreCanonical(t *testing.T) {
 			r.Pin, r.Tool, r.Digest, text.Draw(t, "box"), rapid.Bool().Draw(t, "durable"), labels[:rapid.IntRange(0, 1).Draw(t, "labels")],
 		}
 		same(t, d.canonical(), d)
-		e := resultEntry{r.Tool, r.Size, r.Digest, r.Pin, d.Labels, rapid.IntRange(0, 2).Draw(t, "redacted"), nil}
+		e := resultEntry{r.Tool, r.Size, r.Digest, r.Pin, d.Labels, rapid.IntRange(0, 2).Draw(t, "redacted"), nil, nil}
+		if rapid.Bool().Draw(t, "spent") {
+			e.Spent = &act.Spent{Tokens: int64(r.Size), MicroUSD: int64(r.Size)}
+		}
 		if rapid.Bool().Draw(t, "carried") {
 			e.Carried = json.RawMessage(`{"ms":1}`)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/inspect"
+	"ringfence/internal/session"
 )
 
 // Finish inspects and records the outcome of a ticket that allowed, and returns
@@ -29,13 +30,14 @@ func (g *Gate) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.Rep
 	found := g.o.Inspect.ScanFrom(body, inspect.Result)
 	labels := run.Session.Add(slices.Concat(found.Labels, open.Reads, o.Labels)...)
 	_, err := g.append(ctx, false, entry(d, EntryResult, resultEntry{
-		Ticket: t.ID, Size: len(o.Body), Digest: digest(o.Body), Error: g.readable([]byte(o.Error)),
+		Ticket: t.ID, Spent: spent(open, o), Size: len(o.Body), Digest: digest(o.Body), Error: g.readable([]byte(o.Error)),
 		Labels: labels, Redacted: len(found.Matches), Carried: g.carried(open.Ticket, o),
 	}))
 	if err != nil {
 		run.Session.Return(open)
 		return act.Reply{}, fmt.Errorf("recording the result of %s: %w", t.ID, err)
 	}
+	run.paid(open, o.Spent)
 	reply.Body, reply.Labels, reply.Redacted = g.o.Inspect.Redact(body, found), labels, len(found.Matches)
 	return reply, nil
 }
@@ -49,9 +51,19 @@ func (g *Gate) Orphan(ctx context.Context, run *Run) (err error) {
 		}
 		if err != nil {
 			run.Session.Return(open)
+			continue
 		}
+		run.paid(open, act.Spent{})
 	}
 	return err
+}
+
+// spent is what an outcome used of models, for its entry; nil where none was asked.
+func spent(open session.Open, o act.Outcome) *act.Spent {
+	if !open.Infers {
+		return nil
+	}
+	return &o.Spent
 }
 
 // OrphanTicket records that nothing is known of what the ticket with that id

@@ -123,6 +123,7 @@ type Run struct {
 	Monitors *policy.Monitors   // nil: no clause has a limit
 	Ask      Asking
 	Lend     Lender // nil: no secrets
+	Purse    Purse  // nil: models cost nothing
 	Box      string // what confines the effects, as the launcher reported it: "none"
 }
 

@@ -82,6 +82,7 @@ type resultEntry struct {
 	Error    string      `json:"error,omitempty"`
 	Labels   []act.Label `json:"labels,omitempty"` // new in this session
 	Redacted int         `json:"redacted,omitempty"`
+	Spent    *act.Spent  `json:"spent,omitempty"` // of models
 	// Carried is what passed, of an effect without a tool.
 	Carried json.RawMessage `json:"carried,omitempty"`
 }

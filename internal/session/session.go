@@ -42,6 +42,7 @@ type Session struct {
 // An Open is a ticket that allowed and whose outcome has not come in.
 type Open struct {
 	Ticket act.Ticket
+	Infers bool        // it asks a model, and what it used is still to come
 	Reads  []act.Label // labels that releasing its result gives, from the annotation
 	Box    *Box        // of a call that starts a command in a box which is decided on by itself
 }

@@ -150,7 +150,7 @@ func (c *cursor) text() (raw []byte, plain bool, err error) {
 // words are those that most headers have: to read one of them makes no copy of it.
 var words = wordsOf(
 	"id", "method", "params", "result", "session", "verb", "tool", "direct", "ticket", "kind", "resource", "type", "text",
-	"facts", "tree", "group", "verdict", "code", "rules", "reason", "effects", "filter", "leave_out", "tunnel", "lend", "name", "sentinel", "value", "labels", "redacted", "note", "error",
+	"facts", "tree", "group", "verdict", "code", "rules", "reason", "effects", "filter", "leave_out", "tunnel", "budget", "spent", "tokens", "micro_usd", "lend", "name", "sentinel", "value", "labels", "redacted", "note", "error",
 	methodDecide, methodFinish, act.Allow.String(), act.Deny.String(),
 	string(act.VerbCall), string(act.VerbList), string(act.VerbEffect), string(act.VerbExec), string(act.VerbOffers),
 	string(act.Read), string(act.List), string(act.Stat), string(act.Create), string(act.Overwrite), string(act.Fetch), string(act.Execute),

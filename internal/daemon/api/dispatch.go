@@ -184,7 +184,7 @@ func finish(r *request, h Handler) (result, error) {
 	if err := r.owned(p.Session); err != nil {
 		return result{}, err
 	}
-	reply, err := h.Finish(r.ctx, r.conn.caller, p.Session, p.Ticket, act.Outcome{Body: r.body, Error: p.Error, Labels: p.Labels})
+	reply, err := h.Finish(r.ctx, r.conn.caller, p.Session, p.Ticket, act.Outcome{Body: r.body, Error: p.Error, Labels: p.Labels, Spent: p.Spent})
 	if err != nil {
 		return result{}, err
 	}

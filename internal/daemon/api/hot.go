@@ -105,7 +105,31 @@ func encodeFinish(id uint64, p finishParams) []byte {
 	b = appendField(b, "ticket", p.Ticket)
 	b = appendField(b, "error", p.Error)
 	b = appendLabels(b, p.Labels)
+	if p.Spent != (act.Spent{}) {
+		b = append(appendBudget(append(b, `"spent":`...), p.Spent.Tokens, p.Spent.MicroUSD), ',')
+	}
 	return append(closeList(b, '}'), '}')
+}
+
+// appendBudget appends `{"tokens":…,"micro_usd":…}`.
+func appendBudget(b []byte, tokens, microUSD int64) []byte {
+	b = strconv.AppendInt(append(b, `{"tokens":`...), tokens, 10)
+	return append(strconv.AppendInt(append(b, `,"micro_usd":`...), microUSD, 10), '}')
+}
+
+func (c *cursor) budget() (tokens, microUSD int64, err error) {
+	err = c.object(func(name string) (err error) {
+		switch name {
+		case "tokens":
+			tokens, err = c.number()
+		case "micro_usd":
+			microUSD, err = c.number()
+		default:
+			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
+		}
+		return err
+	})
+	return tokens, microUSD, err
 }
 
 // appendLabels appends `"labels":[…],`, or nothing where there are none.
@@ -140,6 +164,8 @@ func decodeFinish(raw []byte) (p finishParams, err error) {
 			p.Error, err = c.str()
 		case "labels":
 			p.Labels, err = c.labels()
+		case "spent":
+			p.Spent.Tokens, p.Spent.MicroUSD, err = c.budget()
 		default:
 			err = fmt.Errorf("%w: unknown member %q", errHeader, name)
 		}
@@ -201,10 +227,13 @@ func encodeTicket(t act.Ticket) ([]byte, error) {
 	b = appendStrings(b, "rules", t.Rules)
 	b = appendField(b, "reason", t.Reason)
 	b = appendEffects(b, "effects", t.Effects)
-	if len(t.Filter.LeaveOut) > 0 || t.Filter.Tunnel {
+	if len(t.Filter.LeaveOut) > 0 || t.Filter.Tunnel || t.Filter.Budget != nil {
 		b = appendStrings(append(b, `"filter":{`...), "leave_out", t.Filter.LeaveOut)
 		if t.Filter.Tunnel {
-			b = append(b, `"tunnel":true`...)
+			b = append(b, `"tunnel":true,`...)
+		}
+		if left := t.Filter.Budget; left != nil {
+			b = append(appendBudget(append(b, `"budget":`...), left.Tokens, left.MicroUSD), ',')
 		}
 		b = append(closeList(b, '}'), ',')
 	}
@@ -256,6 +285,9 @@ func (c *cursor) ticketField(t *act.Ticket, name string) (err error) {
 				t.Filter.LeaveOut, err = c.strs()
 			case "tunnel":
 				t.Filter.Tunnel, err = c.boolean()
+			case "budget":
+				t.Filter.Budget = &act.Budget{}
+				t.Filter.Budget.Tokens, t.Filter.Budget.MicroUSD, err = c.budget()
 			default:
 				err = fmt.Errorf("%w: unknown filter %q", errHeader, name)
 			}

@@ -39,12 +39,16 @@ func some[T any](list []T) []T {
 func TestTicketOnWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
+		var left *act.Budget
+		if rapid.Bool().Draw(t, "bounded") {
+			left = &act.Budget{Tokens: rapid.Int64().Draw(t, "tokens"), MicroUSD: rapid.Int64().Draw(t, "money")}
+		}
 		want := act.Ticket{
 			ID: text.Draw(t, "id"), Session: text.Draw(t, "session"), Verb: act.Verb(text.Draw(t, "verb")), Tool: text.Draw(t, "tool"),
 			Verdict: act.Verdict(rapid.IntRange(0, 2).Draw(t, "verdict")), Code: act.Code(text.Draw(t, "code")),
 			Rules: some(rapid.SliceOf(text).Draw(t, "rules")), Reason: text.Draw(t, "reason"),
 			Effects: some(rapid.SliceOfN(anyEffect(), 0, 3).Draw(t, "effects")),
-			Filter:  act.Filter{LeaveOut: some(rapid.SliceOf(text).Draw(t, "leave out")), Tunnel: rapid.Bool().Draw(t, "tunnel")},
+			Filter:  act.Filter{LeaveOut: some(rapid.SliceOf(text).Draw(t, "leave out")), Tunnel: rapid.Bool().Draw(t, "tunnel"), Budget: left},
 		}
 		raw, err := encodeTicket(want)
 		if err != nil {
@@ -108,7 +112,7 @@ func TestRequestsOnWire(t *testing.T) {
 		if got, err := decodeDecide(h.Params); err != nil || !reflect.DeepEqual(got, d) {
 			t.Fatalf("%+v came as %+v, %v", d, got, err)
 		}
-		f := finishParams{Session: d.Session, Ticket: d.Tool, Error: string(d.Verb)}
+		f := finishParams{Session: d.Session, Ticket: d.Tool, Error: string(d.Verb), Spent: act.Spent{Tokens: 5}}
 		for range rapid.IntRange(0, 2).Draw(t, "found") {
 			f.Labels = append(f.Labels, act.Label(text.Draw(t, "label")))
 		}

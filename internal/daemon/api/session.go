@@ -218,7 +218,7 @@ func (s *Session) Finish(ctx context.Context, t act.Ticket, o act.Outcome) (act.
 	if err != nil {
 		return act.Reply{}, fmt.Errorf("finishing: %w", err)
 	}
-	p := finishParams{Session: id, Ticket: t.ID, Error: o.Error, Labels: o.Labels}
+	p := finishParams{Session: id, Ticket: t.ID, Error: o.Error, Labels: o.Labels, Spent: o.Spent}
 	got, err := l.call(ctx, func(n uint64) ([]byte, error) { return encodeFinish(n, p), nil }, o.Body, nil)
 	if errors.Is(err, &Error{Code: CodeBusy}) || errors.Is(err, &Error{Code: CodeTooLarge}) {
 		// The ticket is still open, and nobody will see the result: that much goes

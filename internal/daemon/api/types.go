@@ -45,6 +45,11 @@ type OpenRequest struct {
 	// Sums are the SHA-256 of Lists, in hex, as the servers were read from them. A list
 	// that belongs to a repository is refused until a person has admitted it so.
 	Sums []string `json:"sums,omitempty"`
+	// Reads are hosts to which every connection of the session's boxes is opened, and what
+	// is inside decided: registries of packages, services that run models. At most 256.
+	Reads []string `json:"reads,omitempty"`
+	// Budget narrows what the session may use of models; nil: as configured.
+	Budget *act.Budget `json:"budget,omitempty"`
 }
 
 // A ServerInfo describes one server that the client runs for a session.

@@ -82,6 +82,7 @@ type (
 		Error   string `json:"error,omitempty"`
 
 		Labels []act.Label `json:"labels,omitempty"`
+		Spent  act.Spent   `json:"spent,omitzero"`
 	}
 	boxParams struct {
 		Session string `json:"session"`

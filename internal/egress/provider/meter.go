@@ -49,6 +49,8 @@ type MeterOptions struct {
 	Model  string
 	Prices Prices
 	Budget Budget // ended in flight when it is used up
+	// Others is what other answers used of the same budget meanwhile; nil: nothing.
+	Others func() (tokens, microUSD int64)
 }
 
 // NewMeter returns a meter that passes what is written to it on to w.
@@ -118,12 +120,19 @@ func (m *Meter) pass(event []byte) error {
 
 // over reports whether more was used than may be.
 func (m *Meter) over() bool {
+	if m.Budget == Unbounded {
+		return false
+	}
+	var tokens, money int64
+	if m.Others != nil {
+		tokens, money = m.Others()
+	}
 	u := m.Usage()
-	if m.Budget.Tokens >= 0 && u.Tokens() > m.Budget.Tokens {
+	if m.Budget.Tokens >= 0 && sum(u.Tokens(), tokens) > m.Budget.Tokens {
 		return true
 	}
 	cost, _ := m.Prices.Cost(m.Model, u)
-	return m.Budget.MicroUSD >= 0 && cost > m.Budget.MicroUSD
+	return m.Budget.MicroUSD >= 0 && sum(cost, money) > m.Budget.MicroUSD
 }
 
 // dataOf is the data of an event, without its field names.

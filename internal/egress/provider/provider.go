@@ -110,6 +110,19 @@ func New(more []Provider) (*Table, error) {
 // All returns the providers.
 func (t *Table) All() []Provider { return slices.Clone(t.all) }
 
+// Hosts returns where the providers are.
+func (t *Table) Hosts() (all []weburl.Host) {
+	if t == nil {
+		return nil
+	}
+	for _, p := range t.all {
+		if !slices.Contains(all, p.at.Host) {
+			all = append(all, p.at.Host)
+		}
+	}
+	return all
+}
+
 // Host reports whether some provider is at host, so that what is said to it has to be seen.
 func (t *Table) Host(host weburl.Host) bool {
 	return t != nil && slices.ContainsFunc(t.all, func(p Provider) bool { return p.at.Host == host })
