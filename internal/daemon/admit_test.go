@@ -24,9 +24,9 @@ func sumOf(t *testing.T, file string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestListOfARepository (MC-20): a list of servers that a repository brings along starts
+// TestMC20ListOfARepository: a list of servers that a repository brings along starts
 // nothing before a person has agreed to it as it is, and again after each change.
-func TestListOfARepository(t *testing.T) {
+func TestMC20ListOfARepository(t *testing.T) {
 	repo := t.TempDir()
 	if err := os.Mkdir(filepath.Join(repo, ".git"), 0o700); err != nil {
 		t.Fatal(err)

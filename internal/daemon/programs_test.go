@@ -9,9 +9,9 @@ import (
 	"ringfence/internal/daemon/api"
 )
 
-// TestPrograms (MC-19): the first program of a server is remembered, another one is not
+// TestMC19Programs: the first program of a server is remembered, another one is not
 // started until a person has approved it, and both are on record.
-func TestPrograms(t *testing.T) {
+func TestMC19Programs(t *testing.T) {
 	f := newFixture(t)
 	e := f.bare(nil)
 	open := func(lines ...string) string {

@@ -9,9 +9,9 @@ import (
 	"ringfence/internal/gate"
 )
 
-// TestRemarks (MC-02, MC-04, R6): names that can be taken for another tool, and texts that
+// TestMC04Remarks (MC-02, MC-04, R6): names that can be taken for another tool, and texts that
 // plant instructions, are said where a person reviews.
-func TestRemarks(t *testing.T) {
+func TestMC04Remarks(t *testing.T) {
 	p, err := openPins(filepath.Join(t.TempDir(), "pins.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"ringfence/internal/sandbox"
 )
 
-// TestIdentity (MC-19): what a server is started from is known by its content.
-func TestIdentity(t *testing.T) {
+// TestMC19Identity: what a server is started from is known by its content.
+func TestMC19Identity(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
