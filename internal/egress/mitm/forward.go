@@ -16,7 +16,10 @@ import (
 )
 
 // copyPiece is how much of a body is in memory at once, in each direction.
-const copyPiece = 32 << 10
+const (
+	copyPiece  = 32 << 10
+	smallPiece = 512
+)
 
 // A Forwarder passes requests on and their replies back, as they come (M4). Transport
 // must be set. Its methods may be called concurrently.
@@ -171,7 +174,7 @@ func (f *Forwarder) reply(w http.ResponseWriter, r *http.Request, res *http.Resp
 		w.Header().Del("Content-Length") // only chunks have trailers
 	}
 	w.WriteHeader(res.StatusCode)
-	if err := f.stream(w, body, res.ContentLength < 0, &got.Received); err != nil {
+	if err := f.stream(w, body, res.ContentLength, &got.Received); err != nil {
 		return err
 	}
 	for name, values := range res.Trailer {
@@ -194,13 +197,11 @@ func cut(control *http.ResponseController) error {
 	return control.SetWriteDeadline(time.Unix(1, 0))
 }
 
-// stream writes what from gives to w, each piece at once; the head too, if it is early.
-func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, early bool, total *int64) error {
-	piece, _ := f.pieces.Get().(*[]byte)
-	if piece == nil {
-		b := make([]byte, copyPiece)
-		piece = &b
-	}
+// stream writes what from gives to w, each piece at once, and the head at once where the
+// length is not known.
+func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, length int64, total *int64) error {
+	early := length < 0
+	piece := f.piece(length)
 	defer f.pieces.Put(piece)
 	control := http.NewResponseController(w)
 	for n, err := 0, error(nil); ; n, err = from.Read(*piece) {
@@ -222,6 +223,19 @@ func (f *Forwarder) stream(w http.ResponseWriter, from io.Reader, early bool, to
 			early = false
 		}
 	}
+}
+
+// piece returns a buffer for a body of that length, which is not known if negative.
+func (f *Forwarder) piece(length int64) *[]byte {
+	if p, _ := f.pieces.Get().(*[]byte); p != nil {
+		return p
+	}
+	n := int64(copyPiece)
+	if length >= 0 {
+		n = min(n, length+smallPiece) // room to see its end
+	}
+	b := make([]byte, n)
+	return &b
 }
 
 // counted is a request body that counts, and remembers why it could not be read.

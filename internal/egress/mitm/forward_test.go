@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -352,3 +353,43 @@ func TestBackPressure(t *testing.T) {
 		t.Errorf("%d bytes were written for a client that read one million", n)
 	}
 }
+
+// TestHT23ConstantMemory: a body of 256 MiB passes, up and down at once, in the memory of a
+// few pieces.
+func TestHT23ConstantMemory(t *testing.T) {
+	const whole = 256 << 20
+	m, _ := upstream(t, &Forwarder{}, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		_, _ = io.Copy(w, r.Body)
+	})
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var most uint64
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/", io.LimitReader(zeros{}, whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := m.client(false).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var n int64
+	for piece := make([]byte, 1<<20); ; {
+		k, err := res.Body.Read(piece)
+		if before := n >> 24; (n+int64(k))>>24 != before {
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapInuse)
+		}
+		if n += int64(k); err != nil {
+			break
+		}
+	}
+	if n != whole || most > before.HeapInuse+32<<20 {
+		t.Errorf("%d bytes passed; the heap grew from %d to %d", n, before.HeapInuse, most)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
