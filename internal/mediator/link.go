@@ -45,6 +45,7 @@ type link struct {
 	next    int64
 	pending map[int64]*flight
 	asking  map[string]*asking // requests of the server that wait for a client, by idKey
+	replies sync.WaitGroup     // those, until what became of them is on record
 	doubted bool               // whether it still answers is being found out
 
 	// Of a server of the era of requests only.
@@ -155,6 +156,7 @@ func (l *link) reap(streams *sync.WaitGroup) {
 	if l.orders != nil {
 		l.orders.close()
 	}
+	l.settle()
 	close(l.gone)
 }
 
@@ -193,8 +195,6 @@ func (l *link) reason() error {
 	defer l.mu.Unlock()
 	return l.cause
 }
-
-var errStopped = errors.New("it was stopped")
 
 // stop ends the process: standard input closed, then asked, then killed, each
 // after grace. It returns when nothing of it is left.

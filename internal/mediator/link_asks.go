@@ -43,7 +43,7 @@ func (l *link) asked(m message) {
 		l.out.offer(fault(id, codeBusy, "too many requests of this server wait, or the id is in use"))
 		return
 	}
-	go func() { // ends with the request that it is about
+	l.replies.Go(func() { // ends with the request that it is about, and with the link
 		defer cancel(nil)
 		defer l.forgetAsk(idKey(id), a)
 		result, err := fl.asker.asked(ctx, m.method, params)
@@ -57,7 +57,7 @@ func (l *link) asked(m message) {
 		case errors.Is(context.Cause(ctx), errGaveWay):
 			l.out.offer(fault(id, codeMethod, m.method+" is refused: "+errGaveWay.Error()))
 		}
-	}()
+	})
 }
 
 // declared reports whether the server was told that it may ask for method.

@@ -34,6 +34,8 @@ type asking struct {
 	gone   bool // it gave way; what is done for it has yet to end
 }
 
+var errStopped = errors.New("it was stopped")
+
 var errGaveWay = errors.New("the client has not answered, and newer ones wait")
 
 // clientOf is whom a is about.
@@ -71,6 +73,16 @@ func (l *link) admitAsk(key string, a *asking) bool {
 	}
 	l.asking[key] = a
 	return true
+}
+
+// settle ends what a server that is gone has asked, and waits until that is on record.
+func (l *link) settle() {
+	l.mu.Lock()
+	for _, a := range l.asking {
+		a.cancel(l.cause)
+	}
+	l.mu.Unlock()
+	l.replies.Wait()
 }
 
 // oldest is the request that waits longest for a client, which has one. l.mu is held.
