@@ -115,7 +115,9 @@ func TestHTTP2Cases(t *testing.T) {
 // TestHT09EachStream: on one connection, streams for another host are refused one by one,
 // and the others go on.
 func TestHT09EachStream(t *testing.T) {
-	m := newMiddle(t, Options{Host: mustHost(t, "example.com"), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	m := newMiddle(t, Options{Host: mustHost(t, "example.com"), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close") // ends nothing but the stream
+	})})
 	raw := newRaw(t, m)
 	for i, host := range []string{"example.com", "other.example.com", "example.com"} {
 		stream := uint32(2*i + 1)

@@ -194,7 +194,7 @@ func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if in.o.Refused != nil {
 			in.o.Refused(*why)
 		}
-		if r.ProtoMajor == 1 { // of HTTP/2, each stream is for itself
+		if r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}
 		http.Error(w, why.Detail, status)
@@ -206,8 +206,30 @@ func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Host, r.URL.Scheme, r.URL.Host, r.TLS = host, "https", host, in.tls
 	delete(r.Header, "Host")
+	if r.ProtoMajor == 2 {
+		w = stream{w}
+		defer w.Header().Del("Connection") // of a reply that is empty
+	}
 	in.o.Handler.ServeHTTP(w, r)
 }
+
+// A stream is a reply of HTTP/2, which ends itself and not its connection: a "Connection:
+// close" of its header would have net/http give the other streams up, and some clients
+// this one.
+type stream struct{ http.ResponseWriter }
+
+func (s stream) WriteHeader(status int) {
+	s.Header().Del("Connection")
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s stream) Write(b []byte) (int, error) {
+	s.Header().Del("Connection")
+	return s.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (s stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // check returns why r is refused, with the status that says so.
 func (in *inside) check(r *http.Request) (int, *RefusedError) {
