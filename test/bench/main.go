@@ -68,6 +68,8 @@ var groups = []group{
 	{"compile", compiles},
 	{"start", starts},
 	{"memory", memory},
+	{"held", heldMemory},
+	{"cold", coldRow},
 	{"boxes", boxes},
 	{"egress", ways},
 }
