@@ -50,6 +50,7 @@ type offered struct {
 type examiner struct {
 	s         *streams
 	file      string // the list that they would be added to
+	policyDir string
 	workspace string
 	boxes     mediator.Boxes
 	log       *slog.Logger
@@ -82,7 +83,7 @@ func newExaminer(s *streams, file, workspace, policyDir string) (*examiner, erro
 		return nil, err
 	}
 	return &examiner{
-		s: s, file: file, workspace: boxes.Workspace, boxes: boxes, judge: judge, known: known, shipped: shipped,
+		s: s, file: file, policyDir: policyDir, workspace: boxes.Workspace, boxes: boxes, judge: judge, known: known, shipped: shipped,
 		log: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, nil
 }
@@ -98,7 +99,7 @@ func (x *examiner) examine(ctx context.Context, name string, raw []byte) (*candi
 	}
 	c := &candidate{Name: name, Entry: raw}
 	boxes := x.boxes.Among(x.file, []mediator.Server{server})
-	c.list, c.Box, err = mediator.Definitions(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: x.log}, server)
+	c.list, c.Box, err = lookAt(ctx, &personSession{s: x.s, verb: "add", f: loginFlags{policy: x.policyDir}}, boxes, x.log, server)
 	if err != nil {
 		e := &exitError{code: codeFailed, err: err}
 		if server.URL == "" && c.Box != "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 
@@ -17,14 +18,29 @@ import (
 // reaching starts servers in boxes, and reaches those that have a URL, with the tokens
 // that there are for them; that nothing confines these is on record first.
 func reaching(boxes mediator.Boxes, session *api.Session) mediator.Starter {
-	o := remote.Options{Local: boxes, Authorize: authorizing}
-	if session != nil {
-		o.Reach = remote.Reach(&farWay{open: func(context.Context) (act.Decider, error) { return session, nil }})
-		o.Record = func(ctx context.Context, server, line string, r sandbox.Report) error {
+	return remote.New(remote.Options{
+		Local: boxes, Authorize: authorizing,
+		Reach: remote.Reach(&farWay{open: func(context.Context) (act.Decider, error) { return session, nil }}),
+		Record: func(ctx context.Context, server, line string, r sandbox.Report) error {
 			return session.RecordBox(ctx, server, "", line, r)
-		}
+		},
+	})
+}
+
+// reachingOnce is reaching for a verb with which a person looks at servers. There is no
+// session but for what goes to other machines.
+func reachingOnce(boxes mediator.Boxes, p *personSession) mediator.Starter {
+	return remote.New(remote.Options{Local: boxes, Authorize: authorizing, Reach: remote.Reach(&farWay{open: p.open})})
+}
+
+// lookAt has a person log in to a server, if it wants that, and returns its tools as JSON
+// and what confines it.
+func lookAt(ctx context.Context, p *personSession, boxes mediator.Boxes, log *slog.Logger, server mediator.Server) (list []byte, report string, err error) {
+	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	if err := p.logInFirst(ctx, server); err != nil {
+		return nil, "", err
 	}
-	return remote.New(o)
+	return mediator.Definitions(ctx, mediator.Options{Starter: reachingOnce(boxes, p), Version: version, Log: log}, server)
 }
 
 // A farWay carries requests to other machines, each decided by the session that open

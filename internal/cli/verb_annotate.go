@@ -109,7 +109,7 @@ func runDraft(ctx context.Context, s *streams, f annotateFlags, name string) err
 	if _, err := os.Lstat(file); err == nil && !f.force {
 		return &exitError{code: codeFailed, err: fmt.Errorf("there is a draft in %s", file), hint: "--force replaces it"}
 	}
-	list, report, err := mediator.Definitions(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: log}, server)
+	list, report, err := lookAt(ctx, &personSession{s: s, verb: "annotate"}, boxes, log, server)
 	if err != nil {
 		return err
 	}

@@ -295,7 +295,7 @@ type testedServer struct {
 	OutOfUse []string `json:"out_of_use,omitempty"` // tools that no agent can call before a review
 }
 
-func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) error {
+func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) (err error) {
 	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelError}))
 	if err := ownList(&f.servers); err != nil {
 		return err
@@ -318,6 +318,8 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 	}
 	// There is no session, and nothing that the servers do is done for an agent.
 	boxes.Record = func(context.Context, string, sandbox.Report) error { return nil }
+	p := &personSession{s: s, verb: "test"}
+	defer func() { err = errors.Join(err, p.close(ctx)) }()
 	all := []testedServer{}
 	works := true
 	home, err := paths.EnsureHome()
@@ -333,7 +335,7 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) err
 		if err != nil {
 			boxes.Blocked[server.Name] = err.Error()
 		}
-		t := mediator.Try(ctx, mediator.Options{Starter: reaching(boxes, nil), Version: version, Log: slog.New(slog.DiscardHandler)}, server)
+		t := mediator.Try(ctx, mediator.Options{Starter: reachingOnce(boxes, p), Version: version, Log: slog.New(slog.DiscardHandler)}, server)
 		r := tested(t)
 		if r.OutOfUse, err = daemon.OutOfUse(home, server.Name, t.List); err != nil {
 			return err

@@ -95,24 +95,30 @@ func loginServer(s *streams, file, name string) (mediator.Server, error) {
 		return mediator.Server{}, err
 	}
 	srv := found[0]
-	var why string
+	if why := noLogin(srv); why != "" {
+		return srv, &exitError{code: codeUsage, err: fmt.Errorf("server %s is not logged in to: %s", name, why)}
+	}
+	return srv, nil
+}
+
+// noLogin is why a server is not one to log in to, "" if it is.
+func noLogin(srv mediator.Server) string {
 	switch {
 	case !srv.Remote():
-		why = "it is started by us, and not reached over HTTP"
+		return "it is started by us, and not reached over HTTP"
 	case srv.Ringfence.Socket != "":
-		why = "it is reached by a Unix socket"
+		return "it is reached by a Unix socket"
 	case srv.Headers["Authorization"] != "":
-		why = "its entry has an Authorization header, which is what it is shown"
-	default:
-		return srv, nil
+		return "its entry has an Authorization header, which is what it is shown"
 	}
-	return srv, &exitError{code: codeUsage, err: fmt.Errorf("server %s is not logged in to: %s", name, why)}
+	return ""
 }
 
 // A personSession is the session in which a person's own verb reaches other machines. It
 // is opened when it is needed.
 type personSession struct {
 	s       *streams
+	verb    string // of which it is, for people
 	f       loginFlags
 	client  *api.Client
 	session *api.Session
@@ -133,7 +139,7 @@ func (p *personSession) open(ctx context.Context) (act.Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := api.OpenRequest{Principal: "default/login", Verb: "login", Ask: api.AskDesk, OwnTerminal: own}
+	r := api.OpenRequest{Principal: "default/" + p.verb, Verb: p.verb, Ask: api.AskDesk, OwnTerminal: own}
 	never := conf.AskNever || p.f.asks.ask == api.AskNever
 	if never {
 		r.Ask = api.AskNever
@@ -188,6 +194,41 @@ func loginClient(p *personSession, srv mediator.Server, person func(context.Cont
 	return oauth.New(o)
 }
 
+// show returns what tells the person where they log in to the server name.
+func (p *personSession) show(name string) func(context.Context, string) error {
+	return func(_ context.Context, at string) error {
+		p.s.say("To log in to %s, open this URL in your browser:\n\n  %s\n\nIt comes back to this machine, which waits for %v.", name, at, loginWait)
+		if !p.f.open {
+			return nil
+		}
+		if err := openBrowser(at); err != nil {
+			p.s.say("%v", err)
+		}
+		return nil
+	}
+}
+
+// logInFirst has the person log in to a server that is about to be looked at, if it
+// wants that and there is a terminal to say so at.
+func (p *personSession) logInFirst(ctx context.Context, srv mediator.Server) error {
+	if noLogin(srv) != "" || !p.s.atTerminal() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginWait)
+	defer cancel()
+	c, err := loginClient(p, srv, p.show(srv.Name))
+	if err != nil {
+		return err
+	}
+	if wanted, err := c.Wanted(ctx); err != nil || !wanted {
+		return nil // whoever looks at the server says why it cannot be reached
+	}
+	if _, err := c.Login(ctx); err != nil {
+		return &exitError{code: codeFailed, err: fmt.Errorf("logging in to server %s: %w", srv.Name, err)}
+	}
+	return nil
+}
+
 // A loggedIn is what a login gave, without the tokens.
 type loggedIn struct {
 	Name    string    `json:"name"`
@@ -200,17 +241,9 @@ type loggedIn struct {
 func login(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, loginWait)
 	defer cancel()
-	p := &personSession{s: s, f: f}
+	p := &personSession{s: s, verb: "login", f: f}
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
-	c, err := loginClient(p, srv, func(_ context.Context, at string) error {
-		s.say("To log in to %s, open this URL in your browser:\n\n  %s\n\nIt comes back to this machine, which waits for %v.", srv.Name, at, loginWait)
-		if f.open {
-			if err := openBrowser(at); err != nil {
-				s.say("%v", err)
-			}
-		}
-		return nil
-	})
+	c, err := loginClient(p, srv, p.show(srv.Name))
 	if err != nil {
 		return err
 	}
@@ -238,7 +271,7 @@ func login(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (
 }
 
 func logout(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) (err error) {
-	p := &personSession{s: s, f: f}
+	p := &personSession{s: s, verb: "logout", f: f}
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
 	c, err := loginClient(p, srv, nil)
 	if err != nil {

@@ -223,7 +223,7 @@ func (c *Client) take(ctx context.Context) (release func(), err error) {
 
 // Login obtains a grant, whatever is stored. The server is asked first what it wants.
 func (c *Client) Login(ctx context.Context) (Grant, error) {
-	ch, err := c.probe(ctx)
+	ch, _, err := c.probe(ctx)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -242,12 +242,21 @@ func (c *Client) Login(ctx context.Context) (Grant, error) {
 	return *c.have(), nil
 }
 
+// Wanted reports whether the server wants a login, and there is no token for it.
+func (c *Client) Wanted(ctx context.Context) (bool, error) {
+	if err := c.load(ctx); err != nil || c.have() != nil {
+		return false, err
+	}
+	_, wanted, err := c.probe(ctx)
+	return wanted, err
+}
+
 // probe sends the server a request without a token, of which it does nothing, and returns
-// how it refuses that.
-func (c *Client) probe(ctx context.Context) (challenge, error) {
+// how it refuses that, if it does.
+func (c *Client) probe(ctx context.Context) (ch challenge, refused bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server.String(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	if err != nil {
-		return challenge{}, errors.New("its URL is not one")
+		return ch, false, errors.New("its URL is not one")
 	}
 	r.Header.Set("Content-Type", "application/json")
 	for name, value := range c.o.Server.Headers {
@@ -255,9 +264,10 @@ func (c *Client) probe(ctx context.Context) (challenge, error) {
 	}
 	a, err := c.ask(ctx, r)
 	if err != nil || a.status != http.StatusUnauthorized {
-		return challenge{}, err
+		return ch, false, err
 	}
-	return readChallenge(a.header.Values("Www-Authenticate"))
+	ch, err = readChallenge(a.header.Values("Www-Authenticate"))
+	return ch, true, err
 }
 
 // Logout forgets everything that is stored for the server, and asks the authorization
