@@ -139,7 +139,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
-	begun, discardWay := f.begin(ctx, client)
+	begun, discardWay := f.begin(ctx, client, tier)
 	defer func() { err = errors.Join(err, discardWay()) }()
 	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever))
 	if err != nil {
@@ -203,6 +203,8 @@ func (f *execFlags) boxError(ctx context.Context, err error, never bool) error {
 		return &exitError{code: codeNotRun, err: err, hint: "nothing was run; try again"}
 	case errors.Is(err, sandbox.ErrNotFound):
 		return &exitError{code: codeNotFound, err: err}
+	case errors.Is(err, sandbox.ErrNotBuilt) && f.review:
+		return &exitError{code: codeNotBuilt, err: err, hint: "nothing was run"} // the error says what --review needs
 	case errors.Is(err, sandbox.ErrNotBuilt):
 		return &exitError{code: codeNotBuilt, err: err, hint: "nothing was run; \"ringfence doctor\" says what this machine can enforce"}
 	}

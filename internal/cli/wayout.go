@@ -21,6 +21,7 @@ import (
 	"ringfence/internal/egress/mitm"
 	"ringfence/internal/egress/trust"
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/container"
 	"ringfence/internal/sys/ipc"
 )
 
@@ -29,21 +30,26 @@ import (
 type wayOut struct {
 	dir    string // of its own, with what the box is given
 	ports  []uint16
+	local  []netip.Prefix
 	comes  *bridge.Listener
 	cancel context.CancelFunc
 	done   chan error
 }
 
-// The addresses that stand for names in a box. Package egress gives them out.
-var standIns = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd52:6633::/64")}
+// The addresses that stand for names in a box, which package egress gives out: those that a
+// box can make its own, and for containers a part of loopback.
+var (
+	standIns          = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd52:6633::/64")}
+	containerStandIns = []netip.Prefix{netip.MustParsePrefix("127.198.0.0/16")}
+)
 
 // begin begins with what the box of f needs for its network, if it is to have one; discard
 // gives it back.
-func (f *execFlags) begin(ctx context.Context, client *api.Client) (begun func() (*wayOut, error), discard func() error) {
+func (f *execFlags) begin(ctx context.Context, client *api.Client, tier sandbox.Tier) (begun func() (*wayOut, error), discard func() error) {
 	if f.net != netPolicy {
 		return func() (*wayOut, error) { return nil, nil }, func() error { return nil }
 	}
-	begun = beginWay(ctx, client)
+	begun = beginWay(ctx, client, tier)
 	return begun, func() error {
 		way, err := begun()
 		if err != nil {
@@ -55,7 +61,7 @@ func (f *execFlags) begin(ctx context.Context, client *api.Client) (begun func()
 
 // beginWay makes what a way out needs that no session is asked for, while something else is
 // done. What is returned waits for it.
-func beginWay(ctx context.Context, client *api.Client) func() (*wayOut, error) {
+func beginWay(ctx context.Context, client *api.Client, tier sandbox.Tier) func() (*wayOut, error) {
 	type begun struct {
 		way *wayOut
 		err error
@@ -66,6 +72,9 @@ func beginWay(ctx context.Context, client *api.Client) func() (*wayOut, error) {
 		roots, err := client.Authority(ctx)
 		if err == nil {
 			b.way, err = newWayOut(roots)
+		}
+		if err == nil && tier.Name() == container.Name {
+			b.way.local = containerStandIns
 		}
 		if err != nil {
 			b.err = fmt.Errorf("opening a way to the network: %w", err)
@@ -91,7 +100,7 @@ func (w *wayOut) serve(ctx context.Context, session *api.Session, decider act.De
 	w.cancel, w.done = cancel, make(chan error, 1)
 	go func() {
 		w.done <- egress.Serve(serving, w.comes, egress.Options{
-			Decider: decider, Network: network, Sentinels: sentinels, Local: standIns,
+			Decider: decider, Network: network, Sentinels: sentinels, Local: w.local,
 			Intercept: &mitm.Interceptor{Minter: leafs},
 		})
 	}()
@@ -152,7 +161,7 @@ func newWayOut(authority []byte) (*wayOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wayOut{dir: dir}
+	w := &wayOut{dir: dir, local: standIns}
 	bundle := trust.Bundle(systemRoots(), authority)
 	for name, text := range map[string][]byte{"ca.pem": bundle, "ca.jks": trust.Store(bundle, time.Now())} {
 		if err := writeNew(filepath.Join(dir, name), text); err != nil {
@@ -229,7 +238,7 @@ func systemRoots() []byte {
 func (w *wayOut) through(s sandbox.Spec) sandbox.Spec {
 	s.Network, s.Egress = sandbox.NetworkPolicy, w.socket()
 	s.Ways = sandbox.Ways{
-		Proxy: bridge.ProxyPort, Resolver: bridge.ResolverPort, Ports: w.ports, Local: standIns,
+		Proxy: bridge.ProxyPort, Resolver: bridge.ResolverPort, Ports: w.ports, Local: w.local,
 		Take: func(l sandbox.Listening) error {
 			sockets, err := bridge.FromFiles(l.Proxy, l.Resolver, l.Packets, l.Direct)
 			if err != nil {

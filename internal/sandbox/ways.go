@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 )
 
 // Ways are how programs in a box with NetworkPolicy, which know nothing of Spec.Egress,
@@ -19,22 +21,40 @@ type Ways struct {
 	// program in it cannot listen there itself.
 	Ports []uint16
 	// Local are addresses that become the box's own beyond its loopback: of 198.18.0.0/15
-	// (RFC 2544) and fd00::/8 (RFC 4193), so that they lead nowhere else. A tier that cannot
-	// do that leaves them out; there only those of 127.0.0.0/8 do.
+	// (RFC 2544) and fd00::/8 (RFC 4193), so that they lead nowhere else, or of 127.0.0.0/8,
+	// which are its own anyway. A tier that can make none its own refuses the first two.
 	Local []netip.Prefix
 	// Take is given what listens, once, when the box is complete and before Spec.Confirm. An
-	// error of it is one of Start. It is called by tiers whose sockets can be handed out. In
-	// others Bridge runs in the box, with "--socket PATH" of Spec.Egress, and the ports.
+	// error of it is one of Start. Without it nothing listens, and the box sees the socket.
 	Take func(Listening) error
-	// Bridge is the path of a static program (command bridge) that the box can be given. It is
-	// only needed where sockets cannot be handed out.
-	Bridge string
 }
 
 // Listening are listening sockets of a box, open outside of it, non-blocking or not. They
 // belong to who takes them.
 type Listening struct {
 	Proxy, Resolver, Packets, Direct []*os.File
+}
+
+// The kinds of sockets, as they are told from each other.
+const (
+	listensProxy = iota + 1
+	listensResolver
+	listensPacket
+)
+
+// Add adds a socket of a kind: 1 the proxy, 2 the resolver, 3 the resolver over UDP, 4 any
+// other, as package entrance numbers them.
+func (l *Listening) Add(kind int, f *os.File) {
+	switch kind {
+	case listensProxy:
+		l.Proxy = append(l.Proxy, f)
+	case listensResolver:
+		l.Resolver = append(l.Resolver, f)
+	case listensPacket:
+		l.Packets = append(l.Packets, f)
+	default:
+		l.Direct = append(l.Direct, f)
+	}
 }
 
 // Close closes all of them.
@@ -48,6 +68,69 @@ func (l Listening) Close() error {
 
 // Any reports whether there are any.
 func (w Ways) Any() bool { return w.Proxy != 0 }
+
+// Beyond returns those of Local that are beyond loopback.
+func (w Ways) Beyond() []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(w.Local), func(p netip.Prefix) bool { return p.Addr().IsLoopback() })
+}
+
+// A Seen is what a kernel says of the network of a box.
+type Seen struct {
+	Interfaces []string
+	Routes     []string       // that lead anywhere but to the box itself
+	Local      []netip.Prefix // its own addresses, beyond single ones and loopback
+	Listening  []string       // "tcp 127.0.0.1:53", "udp …"
+}
+
+// Judge holds what is seen of the network of a box of s, which is by policy, against s. It
+// returns what the record says, and what is not as it must be.
+func (s Spec) Judge(n Seen) (evidence string, err error) {
+	if len(n.Interfaces) != 1 || n.Interfaces[0] != "lo" || len(n.Routes) > 0 {
+		return "", fmt.Errorf("interfaces: %s; routes: %s", strings.Join(n.Interfaces, " "), strings.Join(n.Routes, " "))
+	}
+	evidence = "interfaces: lo; no route leads out of the box; "
+	if s.ShowsEgress() {
+		return evidence + "the way out is " + s.Egress, nil
+	}
+	six := slices.ContainsFunc(n.Listening, func(l string) bool { return strings.Contains(l, "[") })
+	var locals []string
+	for _, p := range n.Local {
+		locals = append(locals, p.String())
+	}
+	for _, p := range s.Ways.Beyond() {
+		if !slices.Contains(n.Local, p) && (p.Addr().Is4() || six) {
+			return "", fmt.Errorf("%v is not an address of the box", p)
+		}
+	}
+	want := s.Ways.wanted(six)
+	for _, l := range n.Listening {
+		if !slices.Contains(want, l) {
+			return "", fmt.Errorf("%s listens, which nobody asked for", l)
+		}
+	}
+	for _, l := range want {
+		if !slices.Contains(n.Listening, l) {
+			return "", fmt.Errorf("%s does not listen", l)
+		}
+	}
+	return evidence + fmt.Sprintf("addresses beyond loopback that are the box's own: %s; listening, and handed out to who decides: %s",
+		cmp.Or(strings.Join(locals, " "), "none"), strings.Join(n.Listening, ", ")), nil
+}
+
+// wanted is what listens for w.
+func (w Ways) wanted(six bool) []string {
+	all := []string{fmt.Sprintf("tcp 127.0.0.1:%d", w.Proxy), fmt.Sprintf("tcp 127.0.0.1:%d", w.Resolver), fmt.Sprintf("udp 127.0.0.1:%d", w.Resolver)}
+	if six {
+		all = append(all, fmt.Sprintf("tcp [::1]:%d", w.Proxy))
+	}
+	for _, p := range w.Ports {
+		all = append(all, fmt.Sprintf("tcp 0.0.0.0:%d", p))
+		if six {
+			all = append(all, fmt.Sprintf("tcp [::]:%d", p))
+		}
+	}
+	return all
+}
 
 // A Placing puts a file of the host where a program of the box looks for one of its own:
 // roots that it verifies servers by. It is read-only, whatever else the Spec says of the
@@ -89,11 +172,6 @@ func (s Spec) checkWays() error {
 	case len(w.Ports) > maxPorts || len(w.Local) > maxLocal || len(s.Placed) > maxPlacings:
 		return fmt.Errorf("spec: %d ports, %d ranges and %d placed files, at most %d, %d and %d", len(w.Ports), len(w.Local), len(s.Placed), maxPorts, maxLocal, maxPlacings)
 	}
-	if w.Bridge != "" {
-		if err := checkPath("bridge", w.Bridge); err != nil {
-			return err
-		}
-	}
 	for i, p := range w.Ports {
 		if p == 0 || p == w.Proxy || p == w.Resolver || slices.Contains(w.Ports[:i], p) {
 			return fmt.Errorf("spec: port %d is zero, twice, or that of the proxy or resolver", p)
@@ -101,8 +179,8 @@ func (s Spec) checkWays() error {
 	}
 	for _, p := range w.Local {
 		within := func(r netip.Prefix) bool { return r.Contains(p.Addr()) && r.Bits() <= p.Bits() }
-		if p != p.Masked() || !slices.ContainsFunc(localRanges, within) {
-			return fmt.Errorf("spec: %v is no part of 198.18.0.0/15 or fd00::/8", p)
+		if p != p.Masked() || !slices.ContainsFunc(localRanges, within) && !p.Addr().IsLoopback() {
+			return fmt.Errorf("spec: %v is no part of 198.18.0.0/15, fd00::/8 or 127.0.0.0/8", p)
 		}
 	}
 	return s.checkPlaced()

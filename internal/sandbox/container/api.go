@@ -264,6 +264,7 @@ type hostConfig struct {
 	Ulimits        []ulimit
 	Init           *bool
 	Privileged     bool
+	Sysctls        map[string]string `json:",omitempty"`
 }
 
 type ulimit struct {

@@ -23,6 +23,7 @@ import (
 // stays as its first process, and the stage, which becomes the program.
 //
 //	we      → init   one message: the descriptors of the program and of the stage
+//	init    → we     one message, if the box has ways: the sockets that listen
 //	we      → stage  a frame: the order
 //	stage   → we     a byte, with its credentials; a frame: its account
 //	we      → stage  a byte: go
@@ -64,6 +65,7 @@ type handover struct {
 	Files    int
 	Terminal bool // the first is one, and becomes the controlling terminal
 	Mounts   bool // there are some that could go away
+	Ways     *ways
 }
 
 // An order goes to the stage. Bytes, because arguments need not be UTF-8.
@@ -125,6 +127,9 @@ func runInit() int {
 		if mounts, err = newMountWatch(); err != nil {
 			return notInContainer
 		}
+	}
+	if h.Ways != nil && giveWays(c, *h.Ways) != nil {
+		return notInContainer
 	}
 	pid, err := startStage(h, fds)
 	for _, fd := range fds {

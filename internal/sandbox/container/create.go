@@ -153,9 +153,23 @@ func (b *createBody) runInit(e *engine, program, dir string, files int64) {
 
 // Names in the directory of a box.
 const (
-	controlName = "s"
-	hostsName   = "hosts"
+	controlName  = "s"
+	hostsName    = "hosts"
+	resolverName = "resolv.conf"
 )
+
+// resolver is whom a box with a network asks for names; a person may be asked about one.
+const resolver = "nameserver 127.0.0.1\noptions timeout:15 attempts:2\n"
+
+// reach lets our init, which has no capability, listen where programs look for a resolver
+// and for servers.
+func (b *createBody) reach(e *engine, s sandbox.Spec, dir string) {
+	if s.Network != sandbox.NetworkPolicy || !s.Ways.Any() {
+		return
+	}
+	b.HostConfig.Sysctls = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"}
+	b.HostConfig.bind(e, filepath.Join(dir, resolverName), "/etc/resolv.conf", true)
+}
 
 // hosts is how a box's own loopback is called in it.
 const hosts = "127.0.0.1 localhost " + hostname + "\n::1 localhost\n"

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/readback"
 )
 
 // A judge compares what the kernel says of a container with what was asked for.
@@ -21,6 +22,9 @@ type judge struct {
 	ours    facts
 	cg      cgroup
 	paths   []pathAccount // of p.mounts, in that order
+
+	spec sandbox.Spec
+	pid  int // of the init
 
 	report sandbox.Report
 	wrong  []error
@@ -222,6 +226,24 @@ func (j *judge) network() {
 		return
 	}
 	j.report.Evidence[sandbox.LayerNetworkNamespace] += "; no interface but lo"
+	if j.spec.Network != sandbox.NetworkPolicy {
+		return
+	}
+	n, err := readback.ReadNetwork(j.pid)
+	if err != nil {
+		j.fail(sandbox.LayerNetwork, "%v", err)
+		return
+	}
+	seen := sandbox.Seen{Interfaces: n.Interfaces, Routes: n.Routes, Local: n.Local}
+	for _, l := range n.Listening {
+		seen.Listening = append(seen.Listening, l.String())
+	}
+	evidence, err := j.spec.Judge(seen)
+	if err != nil {
+		j.fail(sandbox.LayerNetwork, "%v", err)
+		return
+	}
+	j.enforced(sandbox.LayerNetwork+"="+string(sandbox.NetworkPolicy), evidence)
 }
 
 // theirs are the mounts that every engine makes: of the kernel's own file systems,

@@ -59,7 +59,11 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 	if err := atomicfile.WriteSoon(filepath.Join(b.dir, hostsName), []byte(hosts), 0o644); err != nil {
 		return fmt.Errorf("naming the loopback of the container: %w", err)
 	}
+	if err := atomicfile.WriteSoon(filepath.Join(b.dir, resolverName), []byte(resolver), 0o644); err != nil {
+		return fmt.Errorf("naming the resolver of the container: %w", err)
+	}
 	body.runInit(b.engine, program, b.dir, mostFiles())
+	body.reach(b.engine, s, b.dir)
 	if b.id, err = b.engine.create(setUp, body); err != nil {
 		return err
 	}
@@ -95,11 +99,15 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 		return err
 	}
 	defer shut(st.conn)
-	j := judge{e: b.engine, p: p, tmpfs: body.HostConfig.Tmpfs}
+	defer func() { err = errors.Join(err, st.listening.Close()) }()
+	j := judge{e: b.engine, p: p, spec: s, pid: l.pid, tmpfs: body.HostConfig.Tmpfs}
 	if b.report, err = st.confirm(setUp, &j, image, s.Argv[0]); err != nil {
 		return err
 	}
 	l.cgroup = j.cg
+	if err := st.handOut(s); err != nil {
+		return err
+	}
 	if s.Confirm != nil {
 		if err := s.Confirm(b.report); err != nil {
 			return err
@@ -228,7 +236,7 @@ func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan
 	if err != nil {
 		return nil, fmt.Errorf("making a channel: %w", err)
 	}
-	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin), Mounts: p.hasNested()})
+	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin), Mounts: p.hasNested(), Ways: waysOf(s)})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -237,15 +245,18 @@ func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan
 		fds = append(fds, int(f.Fd()))
 	}
 	fds = append(fds, pair[1])
+	st := &stage{conn: conn}
 	lift := bound(ctx, l.conn)
 	_, _, err = l.conn.WriteMsgUnix(h, unix.UnixRights(fds...), nil)
+	if err == nil && waysOf(s) != nil {
+		st.listening, err = takeWays(l.conn)
+	}
 	lift()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("handing over to the container's init: %w", err), conn.Close())
 	}
-	st := &stage{conn: conn}
 	if err := st.order(ctx, s, p); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, conn.Close(), st.listening.Close())
 	}
 	return st, nil
 }
@@ -345,6 +356,8 @@ type stage struct {
 	conn *net.UnixConn
 	read *bufio.Reader
 	pid  int
+	// What listens in the container, until it is handed on.
+	listening sandbox.Listening
 }
 
 // order tells the stage what to become, and learns which process it is.

@@ -23,7 +23,7 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 		}
 	case sandbox.NoAccess:
 	}
-	if s.Egress != "" {
+	if s.ShowsEgress() {
 		s.ReadOnly = append(slices.Clone(s.ReadOnly), s.Egress)
 	}
 	if s.Workspace.Copied != "" {
@@ -41,6 +41,14 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 	}
 	for _, path := range s.ReadOnly {
 		if err := p.show(s, path, true); err != nil {
+			return err
+		}
+	}
+	for _, f := range s.Placed {
+		if f.Usual {
+			continue // what an image has there may be a link, or not be there at all
+		}
+		if err := p.place(f); err != nil {
 			return err
 		}
 	}
@@ -89,6 +97,15 @@ func (p *plan) copied(s *sandbox.Spec) error {
 
 func (p *plan) copyEvidence() string {
 	return fmt.Sprintf("what is mounted at %s is %s", p.copyAt, p.copy)
+}
+
+// place adds a file of ours that programs of the box look for.
+func (p *plan) place(f sandbox.Placing) error {
+	source, err := filepath.EvalSymlinks(f.File)
+	if err != nil {
+		return fmt.Errorf("what is to be placed at %s: %w", f.Path, err)
+	}
+	return p.add(source, f.Path, true)
 }
 
 // show adds path, with its links resolved, at its own name.

@@ -102,6 +102,9 @@ func (p *plan) checkEngine(s sandbox.Spec, e *engine) error {
 	if s.Network == sandbox.NetworkOpen {
 		return errors.New("a container is not given the network of this machine; use the native tier, or none at all")
 	}
+	if len(s.Ways.Beyond()) > 0 {
+		return errors.New("a container is given no addresses beyond its loopback")
+	}
 	if e.local {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/entrance"
 )
 
 // entering is what a stage is told of the ways of its box: see [sandbox.Ways].
@@ -33,7 +34,7 @@ func enteringOf(w sandbox.Ways) (e entering) {
 	for _, p := range w.Ports {
 		e.ports = append(e.ports, int(p))
 	}
-	for _, l := range w.Local {
+	for _, l := range w.Beyond() {
 		e.local = append(e.local, local{string(l.Addr().AsSlice()), l.Bits()})
 	}
 	return e
@@ -48,14 +49,6 @@ func (e *entering) visit(c *coder) {
 		c.integer(&l.bits)
 	})
 }
-
-// The kinds of sockets that are handed out.
-const (
-	wayProxy = iota + 1
-	wayResolver
-	wayPacket
-	wayDirect
-)
 
 // A handed is what a stage says of the sockets that it hands out: the kind of each.
 type handed struct{ kinds []int }
@@ -78,7 +71,7 @@ func (s *stage) openWays() {
 		return nil
 	})
 	s.do("ways", func() error {
-		kinds, fds, err := e.listen()
+		kinds, fds, err := entrance.Open(e.proxy, e.resolver, e.ports)
 		defer closeFDs(fds)
 		if err != nil {
 			return err
@@ -89,60 +82,6 @@ func (s *stage) openWays() {
 		}
 		return s.wire.send(frameWays, b, fds...)
 	})
-}
-
-func (e entering) listen() (kinds, fds []int, err error) {
-	add := func(kind int, to unix.Sockaddr, socket int) {
-		if err != nil {
-			return
-		}
-		fd, e := listenAt(to, socket)
-		if _, six := to.(*unix.SockaddrInet6); six && (errors.Is(e, unix.EAFNOSUPPORT) || errors.Is(e, unix.EADDRNOTAVAIL)) {
-			return // there is no IPv6
-		}
-		if err = e; e == nil {
-			kinds, fds = append(kinds, kind), append(fds, fd)
-		}
-	}
-	four := [4]byte{127, 0, 0, 1}
-	six := [16]byte{15: 1}
-	add(wayProxy, &unix.SockaddrInet4{Port: e.proxy, Addr: four}, unix.SOCK_STREAM)
-	add(wayProxy, &unix.SockaddrInet6{Port: e.proxy, Addr: six}, unix.SOCK_STREAM)
-	add(wayResolver, &unix.SockaddrInet4{Port: e.resolver, Addr: four}, unix.SOCK_STREAM)
-	add(wayPacket, &unix.SockaddrInet4{Port: e.resolver, Addr: four}, unix.SOCK_DGRAM)
-	for _, p := range e.ports {
-		add(wayDirect, &unix.SockaddrInet4{Port: p}, unix.SOCK_STREAM)
-		add(wayDirect, &unix.SockaddrInet6{Port: p}, unix.SOCK_STREAM)
-	}
-	return kinds, fds, err
-}
-
-// backlog is how many connections wait to be accepted.
-const backlog = 512
-
-func listenAt(to unix.Sockaddr, kind int) (int, error) {
-	family := unix.AF_INET
-	if _, six := to.(*unix.SockaddrInet6); six {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, err
-	}
-	if family == unix.AF_INET6 {
-		err = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1)
-	}
-	if err == nil {
-		err = unix.Bind(fd, to)
-	}
-	if err == nil && kind == unix.SOCK_STREAM {
-		err = unix.Listen(fd, backlog)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
 }
 
 // addLocal makes all addresses of l those of the loopback interface: "ip route add local
@@ -235,17 +174,7 @@ func (b *builder) taken(fr frame) error {
 	}
 	b.listening = &sandbox.Listening{}
 	for i, fd := range fr.fds {
-		f := os.NewFile(uintptr(fd), "way")
-		switch o.kinds[i] {
-		case wayProxy:
-			b.listening.Proxy = append(b.listening.Proxy, f)
-		case wayResolver:
-			b.listening.Resolver = append(b.listening.Resolver, f)
-		case wayPacket:
-			b.listening.Packets = append(b.listening.Packets, f)
-		default:
-			b.listening.Direct = append(b.listening.Direct, f)
-		}
+		b.listening.Add(o.kinds[i], os.NewFile(uintptr(fd), "way"))
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ type Listener struct {
 	At       netip.AddrPort
 }
 
+func (l Listener) String() string { return l.Protocol + " " + l.At.String() }
+
 // The files under /proc/<pid>/net, proc_pid_net(5), and the columns of sockets there.
 const (
 	tcpListen = "0A" // TCP_LISTEN of include/net/tcp_states.h
