@@ -213,6 +213,9 @@ func launching(session launch.Session) func(context.Context, string, sandbox.Tie
 // denialLine is a denial for people, in one line whatever the object is called.
 func denialLine(d sandbox.Denial) string {
 	line := fmt.Sprintf("refused in the box: %s %s: %s", d.Op, d.Object, d.Rule)
+	if d.Op == "memory" {
+		line = fmt.Sprintf("refused in the box: memory for %s: %s", d.Object, d.Rule)
+	}
 	if d.Op == sandbox.OpNotHeld {
 		line = fmt.Sprintf("not held: %s: %s", d.Object, d.Rule)
 	}

@@ -17,4 +17,8 @@ func TestDenialIsOneLine(t *testing.T) {
 	if got, want := denialLine(d), `not held: a\u{d}\u{a}b: new`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
+	d = sandbox.Denial{Op: "memory", Object: "the command", Rule: "full", Observed: true}
+	if got := denialLine(d); got != "refused in the box: memory for the command: full" {
+		t.Error(got)
+	}
 }

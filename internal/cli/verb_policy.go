@@ -144,11 +144,11 @@ func clausesText(clauses []policy.Clause, english bool) string {
 			continue
 		}
 		if c.ID != last {
-			fmt.Fprintf(&b, "%s  line %d  %s  “%s”\n", c.ID, c.Line, state, c.Text)
+			fmt.Fprintf(&b, "%-4s line %-3d %-8s “%s”\n", c.ID, c.Line, state, c.Text)
 		}
 		last = c.ID
 		if c.Modality != policy.Advice {
-			fmt.Fprintf(&b, "      = %s\n", policy.English(c))
+			fmt.Fprintf(&b, "%23s= %s\n", "", policy.English(c))
 		}
 	}
 	return b.String()

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,8 @@ func Unbundled(dir string, err error) error {
 			msg += "; did you mean " + near + "?"
 		}
 		return errors.New(msg)
+	case errors.Is(cmp.Or(serr, err), fs.ErrPermission):
+		return fmt.Errorf("this user may not read %s, or what is in it", dir)
 	case serr != nil:
 		return fmt.Errorf("bundle in %s: %w", dir, err)
 	case !info.IsDir():

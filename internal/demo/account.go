@@ -15,6 +15,7 @@ import (
 	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/ledger"
+	"ringfence/internal/policy"
 )
 
 // An entry is what the account needs of an entry of the record.
@@ -24,6 +25,7 @@ type entry struct {
 		Verb     act.Verb     `json:"verb"`
 		Tool     string       `json:"tool"`
 		Effects  []act.Effect `json:"effects"`
+		Args     string       `json:"arguments"`
 		Verdict  string       `json:"verdict"`
 		Reason   string       `json:"reason"`
 		Approved any          `json:"approved"`
@@ -46,7 +48,7 @@ func steps(ctx context.Context, client *api.Client, session string) ([]Step, err
 		switch e.Type {
 		case "request":
 			listing = e.Body.Verb == act.VerbList
-			now = Step{Tool: e.Body.Tool}
+			now = Step{Tool: e.Body.Tool, Path: pathIn(e.Body.Args)}
 			for _, f := range e.Body.Effects {
 				now.Effects = append(now.Effects, f.String())
 			}
@@ -70,16 +72,30 @@ func steps(ctx context.Context, client *api.Client, session string) ([]Step, err
 	return all, err
 }
 
+// pathIn is the argument path of a call, "" if it has none.
+func pathIn(args string) string {
+	var a struct {
+		Path string `json:"path"`
+	}
+	_ = json.Unmarshal([]byte(args), &a) // a call without arguments that can be read has none
+	return a.Path
+}
+
 // account prints the steps for people, without the folder of the story.
 func (s *stage) account(all []Step) {
 	short := strings.NewReplacer(s.workspace+"/", "", s.workspace, ".", s.person, "~")
 	for i, st := range all {
-		s.say("%2d  %-8s %s\n", i+1, word(st), short.Replace(strings.Join(st.Effects, ", ")))
+		done, how := short.Replace(strings.Join(st.Effects, ", ")), st.Tool
+		// What a link is called, or a folder above it, is not what it leads to.
+		if path := short.Replace(st.Path); path != "" && !strings.Contains(done, path) {
+			how += ", as " + path
+		}
+		s.say("%2d  %-8s %s  (%s)\n", i+1, word(st), done, how)
 		for _, a := range st.Asked {
 			s.say("             asked: “%s” – the person said %s\n", short.Replace(a), st.Answered)
 		}
 		if st.Verdict != "allow" && len(st.Asked) == 0 {
-			s.say("             because: %s\n", short.Replace(st.Reason))
+			s.say("             because: %s\n", short.Replace(strings.TrimSuffix(st.Reason, " "+policy.ForAgents)))
 		}
 	}
 }

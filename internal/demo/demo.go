@@ -60,6 +60,7 @@ type Report struct {
 // A Step is one call of the agent as the record has it.
 type Step struct {
 	Tool     string   `json:"tool"`
+	Path     string   `json:"path,omitempty"` // as the model wrote it
 	Effects  []string `json:"effects"`
 	Verdict  string   `json:"verdict"`
 	Asked    []string `json:"asked,omitempty"` // the clauses a person was asked about

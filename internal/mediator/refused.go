@@ -121,7 +121,11 @@ func limitRule(b boxed, rule string, limit int64) (string, string) {
 }
 
 func whyNoMemory(b boxed, _ string) (string, string) {
-	return limitRule(b, "a process may have %d bytes of address space", b.Bounds().AddressSpace)
+	limit := b.Bounds().AddressSpace
+	if limit != sandbox.Unlimited {
+		limit >>= 20
+	}
+	return limitRule(b, "a process may have %d MiB of address space", limit)
 }
 
 func whyNoNetwork(_ boxed, host string) (string, string) {

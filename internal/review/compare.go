@@ -59,7 +59,7 @@ func (r *Review) conflict(low subtree.Info) string {
 }
 
 func changedAt(low subtree.Info) string {
-	return "it was changed outside at " + low.Changed.UTC().Format(time.RFC3339)
+	return "it was changed outside at " + low.Changed.Local().Format(time.DateTime)
 }
 
 // reason is the part of err that says what the system answered.
