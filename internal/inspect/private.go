@@ -43,6 +43,13 @@ const (
 // nothing between the digits, whose last digit is the check digit of Luhn. Without groups
 // one number in ten would do, so a word has to say what it is.
 func card(s *scan, text []byte, i int) (end int, v verdict) {
+	first := run(text[i:], digitChar, maxCard+1)
+	switch {
+	case i+first == len(text) && first <= maxCard && !s.whole:
+		return 0, more
+	case first != 4 && first < minCard, first > maxCard:
+		return 0, no
+	}
 	var digits []byte
 	var sep byte
 	groups := 1

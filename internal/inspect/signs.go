@@ -104,6 +104,10 @@ func cases(b byte) []byte {
 func (s *scan) marks(v view, from int) int {
 	text, t := v.text, marksTable()
 	for i := from; i < len(text); {
+		if c := text[i]; c >= ' ' && c < 0x7f && i+1 < len(text) && !is(c, digitChar|upperChar) && !t.has(pair(c, text[i+1])) {
+			i++ // as nearly every byte
+			continue
+		}
 		var n int
 		switch c := text[i]; {
 		case len(s.f.Signs) >= maxSigns && s.private >= maxPrivate:
