@@ -31,6 +31,7 @@ type execFlags struct {
 	wait, timeout                    span
 	memory, output                   amount
 	processes, descriptors           number
+	tokens, dollars                  number
 	review                           bool
 }
 
@@ -103,6 +104,8 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.Var(&f.output, "output", "`BYTES` that it may write to each of its streams, such as 1M; more is dropped (default: no limit)")
 	fl.BoolVar(&f.review, "review", false, "keep what it changes apart from the workspace, for \"ringfence review\"")
 	fl.Var(&f.processes, "processes", "`NUMBER` of processes in the box (default: of the profile)")
+	fl.Var(&f.tokens, "budget-tokens", "`NUMBER` of tokens that models may use in this session (default: as configured)")
+	fl.Var(&f.dollars, "budget-usd", "`NUMBER` of dollars that models may cost in this session (default: as configured)")
 	fl.Var(&f.descriptors, "descriptors", "`NUMBER` of files that each process may have open (default: of the profile)")
 }
 
@@ -141,13 +144,17 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}
 	begun, discardWay := f.begin(ctx, client, tier)
 	defer func() { err = errors.Join(err, discardWay()) }()
-	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever))
+	known := services{conf: conf}
+	if f.net == netPolicy {
+		known = servicesOf(ctx, s, conf)
+	}
+	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever, known))
 	if err != nil {
 		return sessionError(err)
 	}
 	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
-	spec, way, err := f.wayOut(ctx, conf, session, begun, spec)
+	spec, way, err := f.wayOut(ctx, known, session, begun, spec)
 	if err != nil {
 		return err
 	}
@@ -252,7 +259,7 @@ func (f execFlags) confirmed(s *streams, r sandbox.Report) error {
 
 const askTerminal = "terminal"
 
-func (f execFlags) open(spec sandbox.Spec, own, never bool) api.OpenRequest {
+func (f execFlags) open(spec sandbox.Spec, own, never bool, known services) api.OpenRequest {
 	ask := f.ask
 	if own || ask == "" {
 		ask = api.AskDesk
@@ -262,7 +269,8 @@ func (f execFlags) open(spec sandbox.Spec, own, never bool) api.OpenRequest {
 	}
 	return api.OpenRequest{
 		Principal: "default/exec", Verb: f.verb, Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
-		AskSeconds: f.wait.seconds(), Box: json.RawMessage(api.BoxFollows),
+		AskSeconds: f.wait.seconds(), Box: json.RawMessage(api.BoxFollows), Budget: budgetOf(f.tokens, f.dollars),
+		Reads: known.reads(),
 	}
 }
 

@@ -89,7 +89,7 @@ func beginWay(ctx context.Context, client *api.Client, tier sandbox.Tier) func()
 
 // serve has w carry what decider, a session or something that narrows one, allows. sentinels
 // are what the box has in the place of secrets.
-func (w *wayOut) serve(ctx context.Context, session *api.Session, decider act.Decider, sentinels []loan.Sentinel, network egress.Network) error {
+func (w *wayOut) serve(ctx context.Context, session *api.Session, decider act.Decider, sentinels []loan.Sentinel, network egress.Network, known services) error {
 	leafs, err := mitm.NewLeafs(mitm.LeafOptions{Sign: session.Mint})
 	if err != nil {
 		return fmt.Errorf("opening a way to the network: %w", err)
@@ -99,16 +99,16 @@ func (w *wayOut) serve(ctx context.Context, session *api.Session, decider act.De
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel, w.done = cancel, make(chan error, 1)
 	go func() {
-		w.done <- egress.Serve(serving, w.comes, egress.Options{
+		w.done <- egress.Serve(serving, w.comes, known.in(egress.Options{
 			Decider: decider, Network: network, Sentinels: sentinels, Local: w.local,
 			Intercept: &mitm.Interceptor{Minter: leafs},
-		})
+		}))
 	}()
 	return nil
 }
 
 // wayOut has the way out of a box carry what session allows, and returns s by way of it.
-func (f *execFlags) wayOut(ctx context.Context, conf config.Config, session *api.Session, begun func() (*wayOut, error), s sandbox.Spec) (sandbox.Spec, *wayOut, error) {
+func (f *execFlags) wayOut(ctx context.Context, known services, session *api.Session, begun func() (*wayOut, error), s sandbox.Spec) (sandbox.Spec, *wayOut, error) {
 	w, err := begun()
 	if w == nil || err != nil {
 		return s, nil, err
@@ -118,9 +118,9 @@ func (f *execFlags) wayOut(ctx context.Context, conf config.Config, session *api
 		return s, nil, err
 	}
 	s.Env = env
-	network, err := networkOf(conf)
+	network, err := networkOf(known.conf)
 	if err == nil {
-		err = w.serve(ctx, session, session, sentinels, network)
+		err = w.serve(ctx, session, session, sentinels, network, known)
 	}
 	if err != nil {
 		return s, nil, err
