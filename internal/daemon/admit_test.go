@@ -36,10 +36,14 @@ func TestMC20ListOfARepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := t.TempDir()
+	workspace := filepath.Join(outside, "work") // which has no .git
+	if err := os.Mkdir(workspace, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for name, refused := range map[string]bool{
 		filepath.Join(repo, "servers.json"): true, filepath.Join(sub, "tools.json"): true,
 		filepath.Join(outside, ".mcp.json"): true, filepath.Join(outside, "servers.json"): false,
-		filepath.Join(outside, "link.json"): true,
+		filepath.Join(outside, "link.json"): true, filepath.Join(outside, "work", "servers.json"): true,
 	} {
 		l, err := openLists(filepath.Join(t.TempDir(), "lists.json"))
 		if err != nil {
@@ -62,14 +66,17 @@ func TestMC20ListOfARepository(t *testing.T) {
 		}
 		check := func(want bool, what string) {
 			t.Helper()
-			if err := l.check([]string{name}, []string{sumOf(t, name)}); (err != nil) != want {
+			if err := l.check(workspace, []string{name}, []string{sumOf(t, name)}); (err != nil) != want {
 				t.Errorf("%s, %s: %v", filepath.Base(name), what, err)
 			}
 		}
 		write("one")
 		check(refused, "new")
-		if err := l.check([]string{name}, nil); (err != nil) != refused {
+		if err := l.check(workspace, []string{name}, nil); (err != nil) != refused {
 			t.Errorf("%s without a sum: %v", filepath.Base(name), err)
+		}
+		if err := l.check("/elsewhere", []string{name}, nil); (err != nil) != (refused && filepath.Dir(name) != workspace) {
+			t.Errorf("%s, with another workspace: %v", filepath.Base(name), err)
 		}
 		if err := l.admit(name, sumOf(t, name)); err != nil {
 			t.Fatal(err)

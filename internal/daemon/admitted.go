@@ -35,21 +35,40 @@ func checkSum(file, sum string) error {
 }
 
 // check returns an error if servers would be started from a list that came with a
-// repository and that nobody has admitted as it is. sums go with files.
-func (l *lists) check(files, sums []string) error {
+// repository, or that lies in the workspace, where an agent may have written it, and that
+// nobody has admitted as it is. sums go with files; "" is no workspace.
+func (l *lists) check(workspace string, files, sums []string) error {
 	for i, file := range files {
 		real, err := filepath.EvalSymlinks(file)
 		if err != nil {
 			real = file // there is none: checked below by its name
 		}
-		if !ofRepository(file) && !ofRepository(real) {
+		whose := "belongs to a repository"
+		switch {
+		case ofRepository(file) || ofRepository(real):
+		case l.inWorkspace(workspace, real):
+			whose = "lies in the workspace"
+		default:
 			continue
 		}
 		if len(sums) != len(files) || !l.admits(real, sums[i]) {
-			return fmt.Errorf("%s belongs to a repository, and nobody has agreed that its servers may be started as they are in it now; look at it, and agree with `ringfence mcp trust %s`", file, file)
+			return fmt.Errorf("%s %s, and nobody has agreed that its servers may be started as they are in it now; look at it, and agree with `ringfence mcp trust %s`", file, whose, file)
 		}
 	}
 	return nil
+}
+
+// inWorkspace reports whether a list is beneath the workspace. What is in our home no agent
+// writes, wherever that is.
+func (l *lists) inWorkspace(workspace, real string) bool {
+	if workspace == "" {
+		return false
+	}
+	if to, err := filepath.EvalSymlinks(workspace); err == nil {
+		workspace = to
+	}
+	beneath := func(dir string) bool { return strings.HasPrefix(real, strings.TrimSuffix(dir, "/")+"/") }
+	return beneath(workspace) && !beneath(filepath.Dir(l.path))
 }
 
 func (l *lists) admits(real, sum string) bool {
@@ -117,5 +136,5 @@ func CheckList(home, file, sum string) error {
 	if err != nil {
 		return err
 	}
-	return l.check([]string{file}, []string{sum})
+	return l.check("", []string{file}, []string{sum})
 }

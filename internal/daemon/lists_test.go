@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,11 @@ import (
 // are run, in this home and whatever engine it was, so that no box changes them.
 func TestListsOfServers(t *testing.T) {
 	f := newFixture(t)
-	real, link, gone := f.work+"/real.json", f.work+"/servers.json", f.work+"/gone.json"
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, link, gone := dir+"/real.json", dir+"/servers.json", dir+"/gone.json"
 	for _, name := range []string{real, gone} {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)

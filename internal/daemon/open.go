@@ -89,7 +89,7 @@ func (e *Engine) OpenSession(ctx context.Context, c api.Caller, r api.OpenReques
 		return api.Opened{}, err
 	}
 	defer e.admitted()
-	if err := e.lists.check(r.Lists, r.Sums); err != nil {
+	if err := e.lists.check(r.Workspace, r.Lists, r.Sums); err != nil {
 		return api.Opened{}, api.Errorf(api.CodeRefused, "%v", err)
 	}
 	blocked, err := e.programs(ctx, r.Servers)
