@@ -85,8 +85,9 @@ func (w *way) inside(ctx context.Context, d *destination) error {
 	case !isMethod(first.peeked):
 		return errOpaque
 	}
-	w.speak(first, &spoken{stream: d.stream, via: d.via, host: d.host, port: d.port})
-	return nil
+	c := &spoken{stream: d.stream, via: d.via, host: d.host, port: d.port}
+	w.speak(first, c)
+	return c.Refused()
 }
 
 // isMethod reports whether b begins as a request of HTTP does.

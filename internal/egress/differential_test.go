@@ -242,7 +242,7 @@ func exchangeText(t *testing.T, conn net.Conn, text string) {
 	piece := make([]byte, 4096)
 	for {
 		// A server that waits for the rest of a body is not waited for.
-		if err := conn.SetReadDeadline(time.Now().Add(150 * time.Millisecond)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := conn.Read(piece); err != nil {

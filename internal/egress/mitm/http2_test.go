@@ -130,6 +130,8 @@ func TestHT09EachStream(t *testing.T) {
 		}
 	}
 	m.awaitCode(t, "host")
+	raw.conn.Close()
+	m.awaitError(t, "other.example.com")
 }
 
 // TestRapidReset: streams that are reset as soon as they are open never have more

@@ -41,7 +41,7 @@ var errServed = errors.New("the connection is over")
 // Serve speaks TLS with the program at the other end of conn, whose first bytes are
 // its ClientHello, as the server o.Host, and has every request inside handled. It
 // returns when the connection is over and every handler has returned; it closes conn.
-// The error is a *RefusedError if the connection was not let through.
+// The error is a *RefusedError if the connection, or something in it, was not let through.
 func Serve(ctx context.Context, conn net.Conn, o Options) error {
 	defer conn.Close()
 	if o.Port == 0 {
@@ -57,8 +57,42 @@ func Serve(ctx context.Context, conn net.Conn, o Options) error {
 	if err != nil {
 		return err
 	}
+	all := &refusals{tell: o.Refused}
+	o.Refused = all.add
 	o.serve(ctx, secure)
-	return nil
+	return all.err()
+}
+
+// refusals are what a connection was not let do.
+type refusals struct {
+	tell  func(RefusedError)
+	mu    sync.Mutex
+	first *RefusedError
+	n     int
+}
+
+func (r *refusals) add(why RefusedError) {
+	r.mu.Lock()
+	if r.n++; r.first == nil {
+		r.first = &why
+	}
+	r.mu.Unlock()
+	if r.tell != nil {
+		r.tell(why)
+	}
+}
+
+// err is the first, and how many more there were.
+func (r *refusals) err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.n == 0:
+		return nil
+	case r.n == 1:
+		return r.first
+	}
+	return refusal(r.first.Code, "%.200s (and %d more)", r.first.Detail, r.n-1)
 }
 
 // handshake answers the ClientHello with a leaf for o.Host, if that is who it is for.
@@ -191,9 +225,7 @@ func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer in.handlers.Done()
 	status, why := in.check(r)
 	if why != nil {
-		if in.o.Refused != nil {
-			in.o.Refused(*why)
-		}
+		in.o.Refused(*why)
 		if r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}

@@ -293,6 +293,32 @@ func (m *middle) awaitCode(t testing.TB, code string) {
 	t.Errorf("refused %q, want %q", m.codes(), code)
 }
 
+// awaitError waits until Serve has returned with an error that says text: what was refused
+// inside is on the record of the connection.
+func (m *middle) awaitError(t testing.TB, text string) {
+	t.Helper()
+	m.await(t, func() bool {
+		return slices.ContainsFunc(m.errs, func(err error) bool { return strings.Contains(err.Error(), text) })
+	})
+}
+
+func (m *middle) await(t testing.TB, so func() bool) {
+	t.Helper()
+	for range 5000 {
+		m.mu.Lock()
+		ok := so()
+		m.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+	t.Errorf("refused %+v, errors %v", m.refused, m.errs)
+}
+
 // TestMintingFails: without a certificate there is no connection.
 func TestMintingFails(t *testing.T) {
 	m := newMiddle(t, Options{Host: mustHost(t, "example.com"), Handler: http.NotFoundHandler()})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,6 +35,7 @@ type Strictly struct {
 	trailer int    // bytes of trailers so far
 	begun   time.Time
 	failed  error
+	why     atomic.Pointer[RefusedError] // the same, for those who do not read
 }
 
 type readState uint8
@@ -58,6 +60,14 @@ const (
 // Raw has the rest of the connection read as it is: what was asked for was granted.
 // It must not be called while another goroutine reads.
 func (s *Strictly) Raw() { s.state, s.ready, s.failed = raw, len(s.buf), nil }
+
+// Refused returns why nothing more is read, nil while that is not so.
+func (s *Strictly) Refused() error {
+	if why := s.why.Load(); why != nil {
+		return why
+	}
+	return nil
+}
 
 // CloseWrite ends what is written, where the connection can.
 func (s *Strictly) CloseWrite() error {
@@ -101,6 +111,7 @@ func (s *Strictly) Read(p []byte) (int, error) {
 
 func (s *Strictly) fail(why *RefusedError) {
 	s.failed, s.buf = why, nil
+	s.why.Store(why)
 	if s.refused != nil {
 		s.refused(*why)
 	}
