@@ -135,6 +135,7 @@ func newRoot(s *streams) *cobra.Command {
 		newDoctor(s),
 		newAttack(s),
 		newApprovals(s),
+		newGrants(s),
 		newConstitution(s),
 		newCompile(s, "compile-policy FILE"),
 		newPolicy(s),

@@ -17,6 +17,7 @@ import (
 	"ringfence/internal/server/fetch"
 	"ringfence/internal/server/filesystem"
 	"ringfence/internal/server/git"
+	"ringfence/internal/server/proxy"
 	"ringfence/internal/sys/paths"
 )
 
@@ -35,13 +36,16 @@ func newServer(s *streams) *cobra.Command {
 		newBuiltin(s, "fetch", "Pages of the web", func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, _ []string) error {
 			return fetch.Serve(ctx, in, out, fetch.Options{})
 		}),
+		newBuiltin(s, "proxy", "Connections that an agent asks a person for", func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, _ []string) error {
+			return proxy.Serve(ctx, in, out)
+		}),
 		newBuiltin(s, "exec", "Commands, which the process that runs it has run in boxes", serveExec),
 	)
 	return c
 }
 
 // builtins are the names of the built-in servers.
-func builtins() []string { return []string{"exec", "fetch", "filesystem", "git"} }
+func builtins() []string { return []string{"exec", "fetch", "filesystem", "git", "proxy"} }
 
 // serveExec hears on descriptor 3 and asks on 4, as package mediator hands them on.
 func serveExec(ctx context.Context, in io.ReadCloser, out io.WriteCloser, _ []string) error {

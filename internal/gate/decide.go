@@ -203,6 +203,9 @@ func (g *Gate) inspect(d *draft) {
 func (d *draft) judge(g *Gate) *refusal {
 	q, m := d.query(g), d.run.Monitors
 	d.judged = d.run.Policy.Decide(q)
+	if no := d.byGrant(); no != nil {
+		return no
+	}
 	if d.judged.Verdict == act.Allow && m != nil && !m.Take(d.judged.Limited, d.req.Principal, d.req.Session, q.Now) {
 		// Another request took the last place between the two lines above.
 		d.judged = d.run.Policy.Decide(q)
@@ -281,6 +284,11 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 	if no == nil {
 		no = d.pay()
 	}
+	if no == nil {
+		if err := d.granted(); err != nil {
+			no = refuse(act.CodeInternal, "%v", err)
+		}
+	}
 	t := d.allowed()
 	if no != nil {
 		t = d.denied(no)
@@ -294,6 +302,9 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 	t.ID = id
 	if t.Verdict != act.Allow {
 		return t, nil
+	}
+	if err := d.grant(); err != nil {
+		return d.denied(refuse(act.CodeInternal, "%v", err)), err
 	}
 	// Of the ticket, what its outcome is judged by: arguments can be large.
 	open := session.Open{Ticket: act.Ticket{ID: id, Session: t.Session, Verb: t.Verb, Tool: t.Tool, Verdict: t.Verdict}, Box: d.starts(), Infers: d.paying}

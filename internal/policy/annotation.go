@@ -34,7 +34,20 @@ type ToolAnnotation struct {
 	Sets []act.Label `json:"sets,omitempty"`
 	// Reads are labels that its results give the session when released.
 	Reads []act.Label `json:"reads,omitempty"`
+	// Grant makes it one of the tools by which an agent asks for a connection.
+	Grant GrantTool `json:"grant,omitempty"`
 }
+
+// A GrantTool says what a tool does with the connections that people granted a session.
+type GrantTool string
+
+// The tools. Ask always asks a person, whatever a policy allows; the others are allowed
+// unless a clause forbids them.
+const (
+	GrantAsk    GrantTool = "ask"    // for its one connect effect
+	GrantRevoke GrantTool = "revoke" // of the argument /domain
+	GrantList   GrantTool = "list"
+)
 
 // A Role says what an argument names.
 type Role string

@@ -20,7 +20,8 @@ func (d *decider) connection(ways []way, v act.Verdict, answers []answer) {
 		own = own && (a.way == 0 || !a.layer.grants)
 		asked = asked || a.verdict == act.Escalate && a.way == 0
 	}
-	d.d.Filter.Tunnel = own && !slices.ContainsFunc(d.layers, func(l *layer) bool { return d.speaksOfInside(l, whole.res) })
+	d.d.Quiet = !slices.ContainsFunc(d.layers, func(l *layer) bool { return d.speaksOfInside(l, whole.res) })
+	d.d.Filter.Tunnel = own && d.d.Quiet
 	d.d.Inside = v == act.Escalate && !asked
 }
 

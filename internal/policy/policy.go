@@ -99,7 +99,10 @@ type Decision struct {
 	Filter  act.Filter // zero: a tree is allowed whole, or not; a connection only for what is decided inside of it
 	// Inside says, of an escalate on one connect, that a person is asked only because of
 	// what could flow inside: who decides that by itself need not ask here.
-	Inside  bool
+	Inside bool
+	// Quiet says, of one connect, that no clause forbids or asks about anything that could
+	// flow inside: a person can let it pass as it is.
+	Quiet   bool
 	Reason  string // fit to show to an agent; "" when allowed
 	Effects []EffectDecision
 	Errors  []string // evaluation errors; any makes the verdict deny

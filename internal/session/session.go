@@ -37,6 +37,7 @@ type Session struct {
 	ended  bool
 	labels []act.Label
 	open   map[string]Open
+	grants []string
 }
 
 // An Open is a ticket that allowed and whose outcome has not come in.

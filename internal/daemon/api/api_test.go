@@ -341,6 +341,22 @@ func TestCalls(t *testing.T) {
 	})
 }
 
+func TestGrants(t *testing.T) {
+	in(t, ServerOptions{}, func(t *testing.T, w *world) {
+		c := w.connect(Options{})
+		all, err := c.Grants(t.Context(), "s-1")
+		if err != nil || len(all) != 1 || all[0] != (Grant{Session: "s-1", Host: "a.test:443"}) {
+			t.Errorf("%v, %v", all, err)
+		}
+		if err := c.RevokeGrant(t.Context(), all[0]); err != nil {
+			t.Error(err)
+		}
+		if err := c.RevokeGrant(t.Context(), Grant{Session: "s-1", Host: "b.test:443"}); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStreams(t *testing.T) {
 	in(t, ServerOptions{}, func(t *testing.T, w *world) {
 		c := w.connect(Options{})

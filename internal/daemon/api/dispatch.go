@@ -57,6 +57,8 @@ var methods = map[string]method{
 	methodTokenDelete:    with(tokenDelete),
 	methodMint:           with(mint),
 	methodAuthority:      with(authority),
+	methodGrants:         with(grants),
+	methodGrantRevoke:    with(grantRevoke),
 	methodStatus:         with(status),
 	methodStop:           with(stop),
 }

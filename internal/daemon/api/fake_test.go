@@ -225,3 +225,14 @@ func (f *fake) Mint(_ context.Context, _ Caller, _ string, m MintRequest) ([][]b
 }
 
 func (f *fake) Authority(context.Context, Caller) ([]byte, error) { return []byte("certificate"), nil }
+
+func (f *fake) Grants(_ context.Context, _ Caller, session string) ([]Grant, error) {
+	return []Grant{{Session: session, Host: "a.test:443"}}, nil
+}
+
+func (f *fake) RevokeGrant(_ context.Context, _ Caller, g Grant) error {
+	if g.Host != "a.test:443" {
+		return Errorf(CodeNotFound, "no grant for %s", g.Host)
+	}
+	return nil
+}

@@ -29,6 +29,7 @@ type Handler interface {
 	Record
 	Secrets
 	Authority
+	Grants
 	Engine
 }
 
@@ -98,6 +99,14 @@ type Authority interface {
 	Mint(ctx context.Context, c Caller, session string, r MintRequest) ([][]byte, error)
 	// Authority returns the certificate of the authority, PEM.
 	Authority(ctx context.Context, c Caller) ([]byte, error)
+}
+
+// Grants are what people granted open sessions until they end.
+type Grants interface {
+	// Grants returns those of a session, or of all for "".
+	Grants(ctx context.Context, c Caller, session string) ([]Grant, error)
+	// RevokeGrant takes one back, on record; ErrNotFound if there is none.
+	RevokeGrant(ctx context.Context, c Caller, g Grant) error
 }
 
 // Engine is about the engine itself.

@@ -46,6 +46,8 @@ const (
 	methodTokenDelete    = "tokens.delete"
 	methodMint           = "session.mint"
 	methodAuthority      = "authority"
+	methodGrants         = "grants.list"
+	methodGrantRevoke    = "grants.revoke"
 	methodStatus         = "status"
 	methodStop           = "stop"
 )

@@ -1,0 +1,32 @@
+package api
+
+import "context"
+
+// A Grant is a connection that a person let pass in one session until it ends.
+type Grant struct {
+	Session string `json:"session"`
+	Host    string `json:"host"` // "host:port"
+}
+
+// Grants returns what people granted a session, or all open ones for "".
+func (c *Client) Grants(ctx context.Context, session string) ([]Grant, error) {
+	var all []Grant
+	return all, c.do(ctx, methodGrants, sessionParams{Session: session}, &all)
+}
+
+// RevokeGrant takes a grant back: nothing new passes by it. ErrNotFound if there is none.
+func (c *Client) RevokeGrant(ctx context.Context, g Grant) error {
+	return c.do(ctx, methodGrantRevoke, g, nil)
+}
+
+func grants(r *request, h Handler, p sessionParams) (result, error) {
+	all, err := h.Grants(r.ctx, r.conn.caller, p.Session)
+	if all == nil {
+		all = []Grant{}
+	}
+	return result{value: all}, err
+}
+
+func grantRevoke(r *request, h Handler, g Grant) (result, error) {
+	return result{}, h.RevokeGrant(r.ctx, r.conn.caller, g)
+}

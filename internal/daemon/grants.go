@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ringfence/internal/daemon/api"
+)
+
+// entryRevoked says that a grant of a session was taken back, and by whom.
+const entryRevoked = "grant-revoked"
+
+// Grants returns what people granted sessions that are open.
+func (e *Engine) Grants(_ context.Context, _ api.Caller, session string) ([]api.Grant, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if session != "" && e.runs[session] == nil {
+		return nil, api.Errorf(api.CodeNotFound, "no session %q is open", session)
+	}
+	var all []api.Grant
+	for id, r := range e.runs {
+		if session != "" && session != id {
+			continue
+		}
+		for _, g := range r.gate.Session.Grants() {
+			all = append(all, api.Grant{Session: id, Host: g})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b api.Grant) int { return slices.Compare([]string{a.Session}, []string{b.Session}) })
+	return all, nil
+}
+
+// RevokeGrant takes a grant back. That only tightens, so whoever reaches this engine may.
+func (e *Engine) RevokeGrant(ctx context.Context, c api.Caller, g api.Grant) error {
+	e.mu.Lock()
+	r := e.runs[g.Session]
+	e.mu.Unlock()
+	if r == nil || !r.gate.Session.Revoke(g.Host) {
+		return api.Errorf(api.CodeNotFound, "session %q has no grant for %q", g.Session, g.Host)
+	}
+	who := identity(c.Peer)
+	by := fmt.Sprintf("%s (uid %d, pid %d)", who.Name, who.UID, who.PID)
+	return e.append(ctx, g.Session, entryRevoked, map[string]any{"host": g.Host, "by": by})
+}
