@@ -14,6 +14,7 @@ import (
 	"ringfence/internal/sandbox/native"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
 )
 
 // newEngine is "ringfence engine".
@@ -45,6 +46,9 @@ func newEngineRun() *cobra.Command {
 			}
 			if image != nil {
 				defer image.Close()
+			}
+			if err := proc.NoCores(); err != nil { // it has the secrets of this person
+				return err
 			}
 			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version, Sweep: native.Sweep}, started)
 			if errors.Is(err, ipc.ErrLocked) {
