@@ -94,7 +94,6 @@ func (d *DeniedError) answer(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(d.Body())))
 	h.Set("X-Ringfence-Denied", string(d.Code))
-	h.Set("Connection", "close")
 	w.WriteHeader(d.status())
 	_, _ = w.Write(d.Body()) // a client that has gone does not read it
 }

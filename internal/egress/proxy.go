@@ -89,6 +89,7 @@ func (w *way) connect(rw http.ResponseWriter, r *http.Request, c *spoken) {
 	d := &destination{host: host, port: port, via: viaConnect, stream: c.stream}
 	t, no := w.askConnect(r.Context(), d)
 	if no != nil {
+		rw.Header().Set("Connection", "close") // what follows may be meant for the tunnel
 		no.answer(rw)
 		return
 	}

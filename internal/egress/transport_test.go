@@ -4,8 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -49,5 +51,53 @@ func TestTransport(t *testing.T) {
 	}
 	if len(d.open) != 0 {
 		t.Errorf("%v", d.open)
+	}
+}
+
+// TestProxy: where the machine has a proxy, it connects, to the name that was decided; a
+// metadata service and private addresses are not asked for.
+func TestProxy(t *testing.T) {
+	behind := echo(t)
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.RequestURI+" "+r.Header.Get("Proxy-Authorization"))
+		to, err := net.Dial("tcp", behind.Listener.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer to.Close()
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(to, conn) }()
+		_, _ = io.Copy(conn, to)
+	}))
+	defer proxy.Close()
+	at, err := url.Parse(strings.Replace(proxy.URL, "//", "//u:p@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &decider{rules: []string{"allow *", "allow fetch http://169.254.169.254/", "allow fetch http://[64:ff9b::a9fe:a9fe]/"}, open: map[string]bool{}}
+	client := &http.Client{Transport: NewTransport(Options{Decider: d, Network: Network{Proxy: at}})}
+	res, err := client.Get("http://site.test/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := body(t, res); got != "GET /x site.test " {
+		t.Errorf("%q", got)
+	}
+	client.CloseIdleConnections()
+	for _, to := range []string{"http://169.254.169.254/", "http://[64:ff9b::a9fe:a9fe]/", "http://metadata.google.internal/"} {
+		if _, err := client.Get(to); err == nil || !strings.Contains(err.Error(), "metadata service") {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	if len(asked) != 1 || asked[0] != "CONNECT site.test:80 Basic dTpw" {
+		t.Errorf("%q", asked)
 	}
 }
