@@ -92,6 +92,25 @@ func seal(fd int) error {
 	return err
 }
 
+// What is not in memory yet would have to be found when it is compared: that is no image.
+func TestImageWithHoles(t *testing.T) {
+	const size = 1 << 20
+	for _, text := range []string{"", strings.Repeat("x", size)} {
+		fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "image")
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil || f.Truncate(size) != nil || seal(fd) != nil {
+			t.Fatal(err)
+		}
+		if whole := text != ""; sealed(f, size) != whole || whole && !holds(f, text) || holds(f, "") {
+			t.Errorf("with %d bytes of %d: %v", len(text), size, sealed(f, size))
+		}
+	}
+}
+
 func BenchmarkHolds(b *testing.B) {
 	text := strings.Repeat("stage of 32 bytes for comparing.", 2736290/32)
 	f, err := newImage("bench", text)
