@@ -309,17 +309,6 @@ func (l *link) send(parent context.Context, e errand, build func(id int64) ([]by
 	}
 }
 
-// deaf takes the link down if nothing can be written any more.
-func (l *link) deaf() {
-	select {
-	case <-l.out.done:
-		if l.up() {
-			l.breach(errors.New("it closed its input"))
-		}
-	default:
-	}
-}
-
 // forget makes the request unknown. An answer that arrived and that nobody took
 // is released.
 func (l *link) forget(id int64, fl *flight) {

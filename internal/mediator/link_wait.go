@@ -108,3 +108,17 @@ func (l *link) forgetAsk(key string, a *asking) {
 		delete(l.asking, key)
 	}
 }
+
+// deaf takes the link down if nothing can be written any more. A process that is about to
+// end says more by how it does.
+func (l *link) deaf() {
+	select {
+	case <-l.out.done:
+		select {
+		case <-l.down:
+		case <-time.After(drainTime / 4):
+			l.breach(errors.New("it closed its input"))
+		}
+	default:
+	}
+}
