@@ -97,27 +97,10 @@ func glob(pattern, name string) bool {
 	return err == nil && ok
 }
 
-// metadataHosts are names and addresses at which clouds hand out the
-// credentials of the machine: AWS, ECS and EKS, Google, Azure, Alibaba, Oracle,
-// Tencent, Scaleway and OpenStack.
-var metadataHosts = map[string]bool{
-	"169.254.169.254": true, "169.254.170.2": true, "169.254.170.23": true,
-	"169.254.169.253": true, "169.254.0.23": true, "169.254.42.42": true,
-	"168.63.129.16": true, "100.100.100.200": true, "192.0.0.192": true,
-	"[fd00:ec2::254]": true, "[fd00:ec2::23]": true, "[fd20:ce::254]": true, "[fd00:42::42]": true,
-	"metadata": true, "metadata.google.internal": true, "metadata.goog": true,
-	"metadata.azure.com": true, "metadata.azure.internal": true, "metadata.tencentyun.com": true,
-	"instance-data": true, "instance-data.ec2.internal": true,
-}
-
 // classOfHost returns "metadata" or "". An IPv4 address that an IPv6 address
 // carries for a gateway counts as that address.
 func classOfHost(h weburl.Host) string {
-	text := h.String()
-	if v4, ok := h.Embedded(); ok {
-		text = v4.String()
-	}
-	if metadataHosts[text] || strings.HasSuffix(text, ".metadata.google.internal") {
+	if h.Metadata() {
 		return classMetadata
 	}
 	return ""
