@@ -18,7 +18,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/creack/pty"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"ringfence/internal/mediator/oauth"
@@ -199,4 +201,47 @@ func (i *issuer) clean(t *testing.T, dir, text string) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLoginWhileAdding: at a terminal, a server that wants it is logged in to before it
+// is shown, and what is added then works without another login.
+func TestLoginWhileAdding(t *testing.T) {
+	p, i := newPlace(t), newIssuer(t)
+	c := p.command("mcp", "add", "far", i.URL+"/mcp")
+	c.SysProcAttr = nil // pty.Start makes the session
+	terminal, err := pty.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	defer late.Stop()
+	var said strings.Builder
+	opened := false
+	for r := bufio.NewReader(terminal); ; {
+		b, err := r.ReadByte()
+		if err != nil {
+			break // the verb has ended
+		}
+		said.WriteByte(b)
+		line := said.String()[strings.LastIndexByte(strings.TrimRight(said.String(), "\r\n"), '\n')+1:]
+		switch at := strings.TrimSpace(line); {
+		case b == '\n' && !opened && strings.HasPrefix(at, "http://") && strings.Contains(at, "/authorize?"):
+			opened = true
+			resp, err := http.Get(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		case b == ' ' && opened && strings.HasSuffix(line, "Type yes: "):
+			if _, err := io.WriteString(terminal, "yes\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.Wait(); err != nil || !opened {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	i.clean(t, "", said.String())
+	p.ok("servers", "test", "far")
 }
