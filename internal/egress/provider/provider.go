@@ -185,11 +185,11 @@ func matches(pattern, path string) bool {
 	return true
 }
 
-// Model is the canonical text of a model of p, "anthropic/claude-x"; with no model it is
-// the name of p alone.
+// Model is the canonical text of a model of p, "anthropic/claude-x". What asks no model,
+// such as a list of them, is "anthropic/no-model", which "the models anthropic/*" covers.
 func (p Provider) Model(model string) string {
 	if model == "" {
-		return p.Name
+		model = "no-model"
 	}
 	return p.Name + "/" + model
 }
