@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -18,7 +17,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,12 +24,11 @@ import (
 	"ringfence/internal/act/weburl"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/sys/atomicfile"
-	"ringfence/internal/sys/keychain"
+	"ringfence/internal/vault"
 )
 
 const (
-	authorityPrefix = "ringfence-key/v1 p256 "
-	pemCertificate  = "CERTIFICATE"
+	pemCertificate = "CERTIFICATE"
 
 	// clockSkew is how far the clock of a box may be behind.
 	clockSkew     = 24 * time.Hour
@@ -47,52 +44,58 @@ const (
 	maxCommonName = 64
 )
 
+// authorityKey is the name of its key in the vault: the 32 bytes of a number of P-256.
+const authorityKey = "authority"
+
 // An authority signs the certificates that boxes trust in place of those of the servers
-// they are allowed to. Its key is in its own file, as that of the ledger is, and in this
-// process; who asks for a leaf gets signatures only.
+// they are allowed to. Its key is in the vault and in this process, from when it is first
+// needed; who asks for a leaf gets signatures only.
 //
 // Its certificate signs names only: no addresses, mail addresses or URIs, no other
 // authority, nothing but servers. It cannot be held to some names: which ones boxes are
 // allowed to is decided while they run.
 type authority struct {
-	key  *ecdsa.PrivateKey
-	file string
+	keep func(fresh func() ([]byte, error)) ([]byte, error) // returns its key, which fresh makes once
+	file string                                             // of the certificate
 	now  func() time.Time
 
 	mu   sync.Mutex
+	key  *ecdsa.PrivateKey // nil until it is needed
 	cert *x509.Certificate // nil until it is needed
 }
 
-// openAuthority reads the key in keyFile, or makes it. The certificate is in certFile.
-func openAuthority(keyFile, certFile string, now func() time.Time) (*authority, error) {
-	text, err := keychain.LoadOrCreateText(keyFile, func() (string, error) {
+// newAuthority returns the authority whose key is in the vault of s.
+func newAuthority(s *secrets, file string, now func() time.Time) *authority {
+	return &authority{file: file, now: now, keep: func(fresh func() ([]byte, error)) (key []byte, err error) {
+		err = s.opened(func(v *vault.Vault) error {
+			key, err = v.Key(authorityKey, fresh)
+			return err
+		})
+		return key, err
+	}}
+}
+
+// open reads the key, or makes it. a.mu is held.
+func (a *authority) open() error {
+	if a.key != nil {
+		return nil
+	}
+	raw, err := a.keep(func() ([]byte, error) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		return authorityText(key)
+		return key.Bytes()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the key of the authority: %w", err)
-	}
-	encoded, ok := strings.CutPrefix(text, authorityPrefix)
-	raw, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(encoded, "\n"))
-	if !ok || err != nil {
-		return nil, fmt.Errorf("reading the key of the authority: %s is not a line of the form %q", keyFile, authorityPrefix+"<base64>")
+		return fmt.Errorf("reading the key of the authority: %w", err)
 	}
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw)
 	if err != nil {
-		return nil, fmt.Errorf("reading the key of the authority: %s holds no key of P-256", keyFile)
+		return errors.New("reading the key of the authority: what the vault has is no key of P-256")
 	}
-	return &authority{key: key, file: certFile, now: now}, nil
-}
-
-func authorityText(key *ecdsa.PrivateKey) (string, error) {
-	raw, err := key.Bytes()
-	if err != nil {
-		return "", err
-	}
-	return authorityPrefix + base64.StdEncoding.EncodeToString(raw) + "\n", nil
+	a.key = key
+	return nil
 }
 
 // certificate returns that of the authority: the one in its file while that is of this
@@ -100,6 +103,9 @@ func authorityText(key *ecdsa.PrivateKey) (string, error) {
 func (a *authority) certificate() (*x509.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.open(); err != nil {
+		return nil, err
+	}
 	if a.good(a.cert) {
 		return a.cert, nil
 	}

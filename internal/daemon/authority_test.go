@@ -7,13 +7,14 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -111,46 +112,68 @@ func TestMint(t *testing.T) {
 	}
 }
 
-// TestHT27AuthorityKey: the key is in one file that only its owner may read, it is among
-// what no agent may touch, and is in nothing that is handed out.
+// TestHT27AuthorityKey: the key is in no file of the home but the vault, which is among what
+// no agent may touch, and in nothing that is handed out; the next engine has the same.
 func TestHT27AuthorityKey(t *testing.T) {
-	f := newFixture(t).start(Options{})
-	c := f.client()
-	cert, err := c.Authority(t.Context())
+	f := newFixture(t)
+	e := f.bare(time.Now)
+	cert, err := e.Authority(t.Context(), api.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := paths.AuthorityKey(f.home)
-	text, err := os.ReadFile(file)
+	key, err := e.authority.key.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fi, err := os.Stat(file); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("its mode: %v, %v", fi.Mode(), err)
+	if err := e.close(); err != nil {
+		t.Fatal(err)
 	}
-	encoded := bytes.TrimSpace(bytes.TrimPrefix(text, []byte(authorityPrefix)))
-	if !bytes.HasPrefix(text, []byte(authorityPrefix)) || bytes.Contains(cert, encoded) {
-		t.Errorf("the key is not in its file alone: %q", cert)
+	forms := [][]byte{key, []byte(base64.StdEncoding.EncodeToString(key)), []byte(hex.EncodeToString(key))}
+	holds := func(what string, b []byte) {
+		for _, form := range forms {
+			if bytes.Contains(b, form) {
+				t.Errorf("%s has the key", what)
+			}
+		}
 	}
+	holds("the certificate", cert)
 	err = filepath.WalkDir(f.home, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || path == file {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		b, err := os.ReadFile(path)
-		if bytes.Contains(b, encoded) {
-			t.Errorf("%s has the key", path)
-		}
+		holds(path, b)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.start(Options{})
+	c := f.client()
+	if again, err := c.Authority(t.Context()); err != nil || !bytes.Equal(again, cert) {
+		t.Errorf("the next engine has another certificate: %v", err)
+	}
 	s := f.open(c)
-	ticket, err := s.Decide(context.Background(), act.Request{Verb: act.VerbEffect, Direct: []act.Effect{
-		{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: file}},
-	}})
-	if err != nil || ticket.Verdict != act.Deny || ticket.Code != act.CodeTripwire {
-		t.Errorf("reading it: %s %s, %v", ticket.Verdict, ticket.Code, err)
+	for _, file := range []string{paths.Vault(f.home), paths.VaultKey(f.home), paths.Keys(f.home)} {
+		ticket, err := s.Decide(context.Background(), act.Request{Verb: act.VerbEffect, Direct: []act.Effect{
+			{Kind: act.Read, Resource: act.Resource{Type: act.Path, Text: file}},
+		}})
+		if err != nil || ticket.Verdict != act.Deny || ticket.Code != act.CodeTripwire {
+			t.Errorf("reading %s: %s %s, %v", file, ticket.Verdict, ticket.Code, err)
+		}
+	}
+}
+
+// keeper keeps one key, as a vault does.
+func keeper() func(func() ([]byte, error)) ([]byte, error) {
+	var kept []byte
+	return func(fresh func() ([]byte, error)) ([]byte, error) {
+		if kept != nil {
+			return kept, nil
+		}
+		var err error
+		kept, err = fresh()
+		return kept, err
 	}
 }
 
@@ -158,14 +181,11 @@ func TestHT27AuthorityKey(t *testing.T) {
 // the key is not used. A key that cannot be read is no reason to make another.
 func TestAuthorityFile(t *testing.T) {
 	dir := t.TempDir()
-	keyFile, certFile := filepath.Join(dir, "a.key"), filepath.Join(dir, "a.pem")
+	certFile, kept := filepath.Join(dir, "a.pem"), keeper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	fetch := func(keyFile string) *x509.Certificate {
+	fetch := func(keep func(func() ([]byte, error)) ([]byte, error)) *x509.Certificate {
 		t.Helper()
-		a, err := openAuthority(keyFile, certFile, func() time.Time { return now })
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := &authority{keep: keep, file: certFile, now: func() time.Time { return now }}
 		cert, err := a.certificate()
 		if err != nil {
 			t.Fatal(err)
@@ -175,39 +195,37 @@ func TestAuthorityFile(t *testing.T) {
 		}
 		return cert
 	}
-	first := fetch(keyFile)
+	first := fetch(kept)
 	if life := first.NotAfter.Sub(first.NotBefore); life > authorityLife || !first.MaxPathLenZero || len(first.ExcludedIPRanges) != 2 {
 		t.Errorf("good for %v, path %v, excluded %v", life, first.MaxPathLen, first.ExcludedIPRanges)
 	}
 	now = now.Add(authorityLife - authorityLeft - 2*clockSkew)
-	if !fetch(keyFile).Equal(first) {
+	if !fetch(kept).Equal(first) {
 		t.Error("a certificate with time left was replaced")
 	}
 	now = now.Add(2 * clockSkew)
-	second := fetch(keyFile)
+	second := fetch(kept)
 	if second.Equal(first) || !bytes.Equal(second.SubjectKeyId, first.SubjectKeyId) || !bytes.Equal(second.RawSubject, first.RawSubject) {
 		t.Error("the certificate was not made anew under its name")
 	}
-	if third := fetch(filepath.Join(dir, "b.key")); third.Equal(second) || bytes.Equal(third.SubjectKeyId, second.SubjectKeyId) {
+	if third := fetch(keeper()); third.Equal(second) || bytes.Equal(third.SubjectKeyId, second.SubjectKeyId) {
 		t.Error("the certificate of another key is used")
 	}
-	for _, text := range []string{"", "{}", authorityPrefix, authorityPrefix + "AAAA\n", authorityPrefix + strings.Repeat("/", 43) + "=\n"} {
-		if err := os.WriteFile(keyFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	for _, raw := range [][]byte{{}, []byte("{}"), make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)} {
+		a := &authority{keep: func(func() ([]byte, error)) ([]byte, error) { return raw, nil }, file: certFile, now: time.Now}
+		if _, err := a.certificate(); err == nil {
+			t.Errorf("the key %x is used", raw)
 		}
-		if _, err := openAuthority(keyFile, certFile, time.Now); err == nil || strings.Contains(err.Error(), "////") {
-			t.Errorf("the key %q: %v", text, err)
-		}
+	}
+	locked := &authority{keep: func(func() ([]byte, error)) ([]byte, error) { return nil, errors.New("locked") }, file: certFile, now: time.Now}
+	if _, err := locked.certificate(); err == nil {
+		t.Error("without its key the authority has a certificate")
 	}
 }
 
 // TestAuthoritySignsNamesOnly: what else the authority might sign verifies nowhere.
 func TestAuthoritySignsNamesOnly(t *testing.T) {
-	dir := t.TempDir()
-	a, err := openAuthority(filepath.Join(dir, "a.key"), filepath.Join(dir, "a.pem"), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := &authority{keep: keeper(), file: filepath.Join(t.TempDir(), "a.pem"), now: time.Now}
 	parent, err := a.certificate()
 	if err != nil {
 		t.Fatal(err)

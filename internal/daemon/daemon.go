@@ -232,10 +232,8 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if e.signer, err = keychain.LoadOrCreate(paths.LedgerKey(o.Home)); err != nil {
 		return nil, err
 	}
-	if e.authority, err = openAuthority(paths.AuthorityKey(o.Home), paths.AuthorityFile(o.Home), o.Now); err != nil {
-		return nil, err
-	}
 	e.secrets = newSecrets(o.Home, e.signer.Seed(), o.Now)
+	e.authority = newAuthority(e.secrets, paths.AuthorityFile(o.Home), o.Now)
 	if e.pins, err = openPins(paths.PinsFile(o.Home)); err != nil {
 		return nil, err
 	}

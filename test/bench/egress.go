@@ -297,14 +297,15 @@ func loads(ctx context.Context, b *bench, w *web) error {
 		times            int
 		per              float64
 		path             string
+		windows          int
 	}{
-		{fmt.Sprintf("one body of %s", size(large)), "get", "MB", 1, float64(large) / 1e6, fmt.Sprint(large)},
-		{fmt.Sprintf("%d requests, 16 at once", small), "many", "requests", small, float64(small), fmt.Sprint(smallBody)},
-		{fmt.Sprintf("%d streams of events at once", streams), "streams", "streams", streams, float64(streams), "events"},
+		{fmt.Sprintf("one body of %s", size(large)), "get", "MB", 1, float64(large) / 1e6, fmt.Sprint(large), 1},
+		{fmt.Sprintf("%d requests, 16 at once", small), "many", "requests", small, float64(small), fmt.Sprint(smallBody), 3},
+		{fmt.Sprintf("%d streams of events at once", streams), "streams", "streams", streams, float64(streams), "events", 3},
 	} {
 		err := w.beside(func(name string, other *sysCaller) error {
 			var took [2][]float64
-			for range 3 {
+			for range c.windows {
 				for i, who := range []*sysCaller{w.ours, other} {
 					if err := ctx.Err(); err != nil {
 						return err

@@ -103,10 +103,7 @@ func VaultUses(home string) string { return filepath.Join(home, "vault-uses.json
 // DotEnv may hold keys of model providers, as NAME=VALUE lines.
 func DotEnv(home string) string { return filepath.Join(home, ".env") }
 
-// AuthorityKey is the private key of the authority that boxes trust.
-func AuthorityKey(home string) string { return filepath.Join(Keys(home), "authority.key") }
-
-// AuthorityFile is the certificate of that authority, which is no secret.
+// AuthorityFile is the certificate of the authority that boxes trust, which is no secret.
 func AuthorityFile(home string) string { return filepath.Join(home, "authority.pem") }
 
 // TrustedKeys holds public keys of other installations whose records this
