@@ -93,7 +93,7 @@ func (d *DeniedError) answer(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(d.Body())))
-	h.Set("X-Ringfence-Denied", string(d.Code))
+	h.Set(deniedHeader, string(d.Code))
 	w.WriteHeader(d.status())
 	_, _ = w.Write(d.Body()) // a client that has gone does not read it
 }

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	got, err := f.Forward(w, out)
-	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, err
+	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, cmp.Or(err, e.err)
 }
 
 // target returns the URL of r as a client means it. It is not yet canonical: who decides
@@ -155,7 +156,7 @@ func (x *exchange) outgoing(r *http.Request, t act.Ticket, found []borrowed, e *
 	if err != nil {
 		return nil, fmt.Errorf("%w: it %w", errTarget, err)
 	}
-	out := r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+	out := r.WithContext(httptrace.WithClientTrace(noting(r.Context(), &e.err), &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) { e.Address = i.Conn.RemoteAddr().String() },
 	}))
 	out.Header = r.Header.Clone()

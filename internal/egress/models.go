@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math"
@@ -170,7 +171,7 @@ func (i *inference) carry(w http.ResponseWriter, r *http.Request, t *ticket, fou
 	m := &metering{base: base.Transport, inference: i, budget: budgetOf(t.Ticket)}
 	f := &mitm.Forwarder{Transport: m, Limits: base.Limits, Request: base.Request, Reply: base.Reply}
 	got, err := f.Forward(w, out)
-	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, err
+	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, cmp.Or(err, e.err)
 	if m.meter == nil {
 		return
 	}

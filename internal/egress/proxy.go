@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -105,14 +106,17 @@ func (w *way) connect(rw http.ResponseWriter, r *http.Request, c *spoken) {
 		first, _ := buffered.Peek(n)
 		d.conn = prefixed(conn, first)
 	}
-	d.granted = func(err error) error { return answerConnect(conn, err) }
+	d.granted = func(err error) error { return answerConnect(conn, host.WithPort(port), err) }
 	w.carry(w.ctx, d, t)
 }
 
 // answerConnect says that the tunnel is there, or why it is not.
-func answerConnect(conn net.Conn, err error) error {
+func answerConnect(conn net.Conn, to string, err error) error {
 	text := "HTTP/1.1 200 Connection established\r\n\r\n"
-	if err != nil {
+	if no := addressDenial(to, act.Connect, err); no != nil {
+		body := no.Body()
+		text = fmt.Sprintf("HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s: %s\r\nConnection: close\r\n\r\n%s", len(body), deniedHeader, no.Code, body)
+	} else if err != nil {
 		text = "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" + plain(err.Error()) + "\n"
 	}
 	_, werr := conn.Write([]byte(text))

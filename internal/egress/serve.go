@@ -26,6 +26,7 @@ type way struct {
 	names    *names
 	floods   floods
 	carrier  *http.Transport
+	outward  http.RoundTripper // carrier, for programs of a box
 	packages *registry.Handler // nil: no registry is known
 	forward  *mitm.Forwarder
 	lendings
@@ -54,7 +55,8 @@ func newWay(ctx context.Context, o Options) *way {
 	w.names = newNames(w.limits.Names, w.o.Local)
 	limits := mitm.Limits{Head: w.limits.HeadWait, Idle: w.limits.Idle, HeadBytes: w.limits.Header}
 	w.carrier = mitm.NewTransport(mitm.TransportOptions{Dial: w.dialText, Roots: o.Network.Roots, Limits: limits})
-	w.forward = &mitm.Forwarder{Transport: w.carrier, Limits: limits}
+	w.outward = outward{w.carrier}
+	w.forward = &mitm.Forwarder{Transport: w.outward, Limits: limits}
 	w.placeholders = placeholders(o.Sentinels)
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
