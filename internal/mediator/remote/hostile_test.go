@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -434,12 +435,42 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestFar: other machines are not reached, and what is missing is named.
+// TestFar: other machines are reached by what is given for them alone, and what is missing
+// is named; this machine is not reached by that.
 func TestFar(t *testing.T) {
 	for _, url := range []string{"https://example.com/mcp", "http://10.0.0.1/", "http://[::ffff:192.0.2.1]/", "http://0.0.0.0/"} {
 		s := mediator.Server{Name: "far", URL: url}
-		if _, err := New(Options{}).Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "egress") {
+		if _, err := New(Options{}).Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "in a session") {
 			t.Errorf("%s: %v", url, err)
 		}
+		carrier, err := Reach(refusing{})(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := carrier.RoundTrip(r); !errors.Is(err, errRefusing) {
+			closeBody(resp)
+			t.Errorf("%s was not carried by what is for other machines: %v", url, err)
+		}
+		r.URL.Host = "127.0.0.1:1"
+		if resp, err := carrier.RoundTrip(r); err == nil || errors.Is(err, errRefusing) {
+			closeBody(resp)
+			t.Errorf("this machine was reached by what is for others: %v", err)
+		}
+	}
+}
+
+var errRefusing = errors.New("refused")
+
+type refusing struct{}
+
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefusing }
+
+func closeBody(resp *http.Response) {
+	if resp != nil {
+		resp.Body.Close()
 	}
 }
