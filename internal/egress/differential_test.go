@@ -262,7 +262,7 @@ func (r *rig) through(t *testing.T, a *testAuthority, host, text string) []strin
 	r.decider.mu.Unlock()
 	conn := r.dial(t, bridge.KindProxy, "127.0.0.1:3128")
 	defer conn.Close()
-	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
+	_, _ = fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
 	res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), &http.Request{Method: http.MethodConnect})
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatal(err, res)

@@ -163,7 +163,7 @@ type rig struct {
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-func newRig(t *testing.T, change func(*Options), rules ...string) *rig {
+func newRig(t testing.TB, change func(*Options), rules ...string) *rig {
 	t.Helper()
 	r := &rig{
 		decider: &decider{rules: rules, open: map[string]bool{}, gate: make(chan struct{})},
@@ -202,7 +202,7 @@ func newRig(t *testing.T, change func(*Options), rules ...string) *rig {
 }
 
 // dial makes a connection as the bridge does.
-func (r *rig) dial(t *testing.T, kind bridge.Kind, dst string) *net.UnixConn {
+func (r *rig) dial(t testing.TB, kind bridge.Kind, dst string) *net.UnixConn {
 	t.Helper()
 	c, err := r.try(t, kind, dst)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r *rig) dial(t *testing.T, kind bridge.Kind, dst string) *net.UnixConn {
 }
 
 // try is dial, where there may be no place.
-func (r *rig) try(t *testing.T, kind bridge.Kind, dst string) (*net.UnixConn, error) {
+func (r *rig) try(t testing.TB, kind bridge.Kind, dst string) (*net.UnixConn, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	c, err := bridge.Dial(ctx, r.socket, bridge.Preamble{Kind: kind, Dst: netip.MustParseAddrPort(dst), PID: 7})
@@ -224,7 +224,7 @@ func (r *rig) try(t *testing.T, kind bridge.Kind, dst string) (*net.UnixConn, er
 }
 
 // ask sends text to the proxy and returns the first reply.
-func (r *rig) ask(t *testing.T, text string) (*http.Response, *bufio.Reader, net.Conn) {
+func (r *rig) ask(t testing.TB, text string) (*http.Response, *bufio.Reader, net.Conn) {
 	t.Helper()
 	c := r.dial(t, bridge.KindProxy, "127.0.0.1:3128")
 	if _, err := c.Write([]byte(text)); err != nil {
