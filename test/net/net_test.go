@@ -18,7 +18,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +36,7 @@ type reachCase struct {
 	name   string
 	needs  []string // programs
 	script string   // of sh, in a workspace of its own
+	image  bool     // also in containers
 	want   []string // lines of what it prints
 }
 
@@ -49,6 +53,10 @@ func cases(t *testing.T) (all []reachCase) {
 		for line := range strings.Lines(rest) {
 			if words, ok := strings.CutPrefix(line, "needs "); ok {
 				c.needs = strings.Fields(words)
+			} else if line == "in containers\n" {
+				c.image = true
+			} else if line == "in containers\n" {
+				c.image = true
 			} else if want, ok := strings.CutPrefix(line, "want "); ok {
 				c.want = append(c.want, strings.TrimSpace(want))
 			} else {
@@ -68,10 +76,33 @@ type place struct {
 	node   string // directory of a newer node
 }
 
+// built is the program, built once.
+var built = sync.OnceValues(func() (string, error) {
+	if bin := os.Getenv("RINGFENCE_TEST_BINARY"); bin != "" {
+		return bin, nil
+	}
+	dir, err := os.MkdirTemp("", "rfbin")
+	if err != nil {
+		return "", err
+	}
+	builtIn = dir
+	return rig.Build(context.Background(), dir)
+})
+
+var builtIn string // the directory of built
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if builtIn != "" {
+		os.RemoveAll(builtIn)
+	}
+	os.Exit(status)
+}
+
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	ctx := t.Context()
-	bin, err := rig.Build(ctx, t.TempDir())
+	bin, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,15 +121,7 @@ func newPlace(t *testing.T) *place {
 	if dir := os.Getenv("RINGFENCE_TEST_NODE_DIR"); dir != "" {
 		p.node = filepath.Join(dir, "node_modules")
 	}
-	config, err := json.Marshal(map[string]any{"network": map[string]any{
-		"resolver": p.world.resolver, "private": []string{"127.0.0.0/8", "::1/128"}, "ca": []string{p.world.ca},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(p.Own, "config.json"), config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p.configure(t, nil)
 	var rules []string
 	for _, port := range []string{p.world.tls, p.world.plain} {
 		for _, host := range []string{allowed, inside} {
@@ -111,6 +134,24 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// configure writes the configuration, box being a part of it.
+func (p *place) configure(t *testing.T, box map[string]any) {
+	t.Helper()
+	settings := map[string]any{"network": map[string]any{
+		"resolver": p.world.resolver, "private": []string{"127.0.0.0/8", "::1/128"}, "ca": []string{p.world.ca},
+	}}
+	if box != nil {
+		settings["box"] = box
+	}
+	config, err := json.Marshal(settings)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.Own, "config.json"), config, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // things makes what the servers have: a repository, a module, a package.
@@ -195,27 +236,82 @@ func TestReach(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
 			p.need(t, c)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			p.world.for4.Store(strings.Contains(c.name, "IPv4 only"))
-			work, err := os.MkdirTemp(p.Work, "case")
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := []string{"exec", "--ask", "never", "--policy", p.policy, "--net", "policy", "--profile", "agent", "-w", work, "--timeout", "60s"}
 			if p.node != "" {
-				args = append(args, "--ro", p.node)
+				p.reach(t, c, "--ro", p.node)
+			} else {
+				p.reach(t, c)
 			}
-			var out, errs bytes.Buffer
-			cmd := p.Command(ctx, append(args, "--", "/bin/sh", "-c", p.script(c))...)
-			cmd.Dir, cmd.Stdout, cmd.Stderr = work, &out, &errs
-			err = cmd.Run()
-			said := "\n" + out.String()
-			for _, want := range c.want {
-				if !strings.Contains(said, "\n"+want+"\n") {
-					t.Errorf("no line %q (%v) in\n%s%s", want, err, out.String(), errs.String())
+		})
+	}
+	if os.Getuid() != 0 || t.Failed() {
+		return
+	}
+	// Boxes of an ordinary user are built in another way.
+	dir, err := os.MkdirTemp("", "rfnet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	const nobody = 65534
+	bin, err := built()
+	if err == nil {
+		err = errors.Join(os.Chown(dir, nobody, nobody), exec.Command("cp", bin, dir+"/ringfence").Run(), os.Chown(dir+"/ringfence", nobody, nobody))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReach$", "-test.v")
+	again.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	again.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "RINGFENCE_TEST_BINARY="+filepath.Join(dir, "ringfence"), "RINGFENCE_TEST_NODE_DIR=", "CI=")
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Errorf("as user %d: %v\n%s", nobody, err, out)
+	}
+}
+
+// TestReachFromContainers: so do those that are in an image.
+func TestReachFromContainers(t *testing.T) {
+	image := os.Getenv("RINGFENCE_TEST_DEBIAN")
+	for name, socket := range map[string]string{"docker": os.Getenv("RINGFENCE_TEST_DOCKER"), "podman": os.Getenv("RINGFENCE_TEST_PODMAN")} {
+		t.Run(name, func(t *testing.T) {
+			if socket == "" || image == "" {
+				if os.Getenv("CI") == "true" {
+					t.Fatal("needs an engine and an image of Debian: run scripts/engines.sh go test …")
+				}
+				t.Skip("needs an engine and an image of Debian: run scripts/engines.sh go test …")
+			}
+			p := newPlace(t)
+			p.configure(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}})
+			for _, c := range cases(t) {
+				if c.image {
+					t.Run(c.name, func(t *testing.T) { p.reach(t, c, "--tier", "container") })
 				}
 			}
 		})
+	}
+}
+
+// reach runs c in a box.
+func (p *place) reach(t *testing.T, c reachCase, more ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p.world.for4.Store(strings.Contains(c.name, "IPv4 only"))
+	work, err := os.MkdirTemp(p.Work, "case")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"exec", "--ask", "never", "--policy", p.policy, "--net", "policy", "--profile", "agent", "-w", work, "--timeout", "60s"}
+	if slices.Contains(more, "container") { // which changes nothing of the workspace
+		args[slices.Index(args, "agent")] = "command"
+	}
+	var out, errs bytes.Buffer
+	cmd := p.Command(ctx, slices.Concat(args, more, []string{"--", "/bin/sh", "-c", p.script(c)})...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = work, &out, &errs
+	err = cmd.Run()
+	said := "\n" + out.String()
+	for _, want := range c.want {
+		if !strings.Contains(said, "\n"+want+"\n") {
+			t.Errorf("no line %q (%v) in\n%s%s", want, err, out.String(), errs.String())
+		}
 	}
 }

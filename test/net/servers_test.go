@@ -74,9 +74,10 @@ func serve(t *testing.T, s *http.Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	secure := s.TLSConfig != nil // serving makes one
 	for _, l := range []net.Listener{four, six} {
 		go func() {
-			if s.TLSConfig != nil {
+			if secure {
 				_ = s.ServeTLS(l, "", "")
 				return
 			}
