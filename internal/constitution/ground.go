@@ -427,12 +427,18 @@ func hoursTest(h [2]int64) []policy.Condition {
 	return []policy.Condition{{Fact: policy.FactHour, Op: ">=", Value: h[0]}, {Fact: policy.FactHour, Op: "<", Value: h[1]}}
 }
 
+// factMethod is the method of a request over the network, as it is written: "PUT".
+const factMethod = "arg:/method"
+
 // pointer makes the name of an argument a JSON pointer, and refuses one where no
 // tool is named.
 func (g *grounder) pointer(d *deed, c *policy.Condition, a action) {
 	name, ok := strings.CutPrefix(c.Fact, "arg:/")
 	if !ok {
 		return
+	}
+	if len(d.tools) == 0 && c.Fact == factMethod && len(d.kinds) > 0 && !slices.ContainsFunc(d.kinds, func(k act.Kind) bool { return k != act.Fetch && k != act.Send }) {
+		return // of any request over the network
 	}
 	if len(d.tools) == 0 {
 		g.fail(a.end-1, "must ask before using git.git_push with force", "an argument (%s) belongs to a tool: name the tool", name)
