@@ -133,6 +133,39 @@ func TestLend(t *testing.T) {
 	assertNowhere(t, filepath.Dir(f.home), keptValue, ownValue)
 }
 
+// TestLendAsks: a binding is a permission, and a clause that asks before secrets are used
+// still holds.
+func TestLendAsks(t *testing.T) {
+	f := newFixture(t)
+	dir := f.network("The agent may contact any host.\nThe agent must ask before using any secret.\n")
+	f.start(Options{})
+	c := f.client()
+	if err := c.SetSecret(t.Context(), api.SecretInfo{Name: "git-key", Bindings: []loan.Binding{{Host: "git.example"}}}, []byte(keptValue)); err != nil {
+		t.Fatal(err)
+	}
+	r := f.request()
+	r.PolicyDir = dir
+	s, err := c.OpenSession(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := []act.Effect{
+		{Kind: act.Fetch, Resource: act.Resource{Type: act.URL, Text: "https://git.example/"}},
+		{Kind: act.UseSecret, Resource: act.Resource{Type: act.Secret, Text: "git-key"}},
+	}
+	for n, want := range map[int]act.Code{1: "", 2: act.CodeNoAnswer} {
+		ticket, err := s.Decide(t.Context(), act.Request{Verb: act.VerbEffect, Args: []byte(`{"method":"GET"}`), Direct: effects[:n]})
+		if err != nil || ticket.Code != want || len(ticket.Lend) > 0 {
+			t.Errorf("%d effects: %q %s, %d loans, %v", n, ticket.Code, ticket.Reason, len(ticket.Lend), err)
+		}
+		if ticket.Verdict == act.Allow {
+			if _, err := s.Finish(t.Context(), ticket, act.Outcome{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func sentinelOf(all []loan.Sentinel, name string) string {
 	for _, s := range all {
 		if s.Name == name {

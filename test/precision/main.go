@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -42,14 +43,14 @@ type count struct {
 func main() {
 	show := flag.String("show", "", "print the findings of a `KIND`")
 	flag.Parse()
-	if err := run(*show, flag.Args()); err != nil {
+	if err := run(context.Background(), *show, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(show string, more []string) error {
-	all, err := corpora(more)
+func run(ctx context.Context, show string, more []string) error {
+	all, err := corpora(ctx, more)
 	if err != nil {
 		return err
 	}
@@ -82,8 +83,8 @@ func kinds() []string {
 }
 
 // corpora are those of this machine, and more directories as one.
-func corpora(more []string) ([]corpus, error) {
-	out, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE").Output()
+func corpora(ctx context.Context, more []string) ([]corpus, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT", "GOMODCACHE").Output()
 	if err != nil {
 		return nil, fmt.Errorf("asking where Go is: %w", err)
 	}
