@@ -40,6 +40,10 @@ func TestValidate(t *testing.T) {
 				can = append(can, Copies)
 				continue
 			}
+			if c == "entrances" {
+				can = append(can, Entrances)
+				continue
+			}
 			change(t, &s, c)
 		}
 		err := s.Validate(can...)

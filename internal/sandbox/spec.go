@@ -79,6 +79,7 @@ type Ability uint8
 const (
 	Overlays Ability = iota + 1 // a box whose workspace is an overlay
 	Copies                      // one whose workspace is a copy
+	Entrances                   // one with ways to a network by policy
 )
 
 // ErrNoOverlay is wrapped, beside ErrNotBuilt, by an error of Start when the workspace
@@ -258,6 +259,9 @@ func (s Spec) Validate(can ...Ability) error {
 	}
 	if s.Workspace.Copied != "" && !slices.Contains(can, Copies) {
 		return errors.New("spec: the workspace is a copy, which this kind of box cannot have")
+	}
+	if s.Ways.Any() && !slices.Contains(can, Entrances) {
+		return errors.New("spec: a network by policy is asked for, which this kind of box cannot have: use a native box on Linux with user namespaces, or a container")
 	}
 	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkWays, s.checkLimits} {
 		if err := check(); err != nil {
