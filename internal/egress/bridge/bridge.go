@@ -1,12 +1,13 @@
 // Package bridge brings connections of a box to its way out: it accepts them on the
-// loopback of the box and carries each to the egress socket, with a line before it that
-// says where it came to.
+// loopback of the box and gives each to who decides, with a line before it that says where
+// it came to.
 //
 // It decides nothing, resolves nothing and looks at no byte of a connection, and it is no
 // boundary: what is in the box may speak to the socket itself, and may say anything there.
-// Who listens on the socket trusts a [Preamble] no more than the bytes behind it. It is used
-// in two places: in command bridge, which runs within a box, and outside of one whose
-// listening sockets were handed out.
+// Who listens on the socket trusts a [Preamble] no more than the bytes behind it. There are
+// two ways of using it: [Listener], outside of a box whose listening sockets were handed out,
+// as those of all boxes of today are; and [Serve], within one on another kernel, whence no
+// socket comes out, over its egress socket.
 //
 // Three kinds of connections come in: to the proxy ([ProxyPort]); to the resolver
 // ([ResolverPort], over UDP and TCP); and straight to an address that the resolver made up,
@@ -21,7 +22,7 @@
 //	B2  The end of one direction is passed on alone. What the way out cuts off, or closes
 //	    before it said anything, is reset in the box and not ended.
 //	B3  When [Serve] returns there is no goroutine, socket or connection of it any more.
-//	B4  Standard library only, so that the command stays small and starts at once.
+//	B4  Standard library only, so that what runs in a box stays small and starts at once.
 package bridge
 
 import (

@@ -21,7 +21,7 @@ type Sockets struct {
 }
 
 // A Conn is a connection of which one direction can be ended alone: *net.TCPConn,
-// *net.UnixConn, and streams of a [Mux].
+// *net.UnixConn.
 type Conn interface {
 	net.Conn
 	CloseWrite() error
