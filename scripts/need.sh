@@ -123,6 +123,10 @@ fi
 for program in make /usr/bin/python3 tmux sqlite3 perl; do
 	command_or_apt $program "${program##*/}" "a case of the suites of boxes" || true
 done
+for program in curl openssl; do
+	command_or_apt $program $program "test/net (programs that reach servers from boxes)" || true
+done
+command_or_apt javac openjdk-17-jdk-headless "a case of test/net (Java)" || true
 if command_or_apt npm npm "test/e2e and test/conformance (real MCP servers; Claude Code, Codex, Gemini CLI, OpenCode and the MCP inspector; the conformance suite)"; then
 	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then
 		export RINGFENCE_TEST_NODE_DIR
