@@ -89,8 +89,8 @@ func TestSoak(t *testing.T) {
 	if now := s.guests(); now > guests {
 		t.Errorf("there were %d processes of servers, there are %d", guests, now)
 	}
-	_, err := s.Run(t.Context(), "servers", "list") // which removes what killed ones have left
-	s.must(err)
+	// It removes what killed ones have left, and fails where a server is down for the moment.
+	_, _ = s.Run(t.Context(), "servers", "list")
 	if now := s.files(); len(now) > len(files)+8 {
 		t.Errorf("there were the files\n%s\nthere are\n%s", strings.Join(files, "\n"), strings.Join(now, "\n"))
 	}
