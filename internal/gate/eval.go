@@ -52,7 +52,10 @@ func Evaluate(run *Run, r act.Request, g Given) Judgement {
 		return d.judgement(no)
 	}
 	q.Effects, q.Approved = d.res.Effects, g.Approved
-	d.judged = run.Policy.Decide(q)
+	d.judged, d.approved = run.Policy.Decide(q), g.Approved
+	if no := d.byGrant(); no != nil {
+		return d.judgement(no)
+	}
 	if d.judged.Verdict != act.Allow && d.judged.Verdict != act.Escalate {
 		return d.judgement(d.denial())
 	}

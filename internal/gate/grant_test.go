@@ -79,6 +79,11 @@ func TestGrants(t *testing.T) {
 	if got := call("remove_proxy_domain", to); !strings.Contains(string(got.Bytes), `"removed":true`) || connect().Verdict != act.Deny {
 		t.Errorf("%+v", got)
 	}
+	for args, want := range map[string]act.Verdict{`{"domain":"` + to + `"}`: act.Escalate, `{"domain":"localhost:80"}`: act.Deny} {
+		if got := Evaluate(b.run, act.Request{Verb: act.VerbCall, Tool: "proxy.add_proxy_domain", Args: []byte(args)}, Given{}); got.Verdict != want {
+			t.Errorf("%s is said to be %+v", args, got)
+		}
+	}
 	if err := New(b.o).Orphan(context.Background(), b.run); err != nil {
 		t.Error(err)
 	}
