@@ -46,6 +46,7 @@ type secrets struct {
 	vault *vault.Vault // nil: not opened yet
 	kept  map[string]vault.Secret
 	own   map[string]map[string]vault.Secret // by session
+	given map[string]map[string]string       // what stands for secrets, by session and name
 	uses  map[string]time.Time
 	wrote time.Time // when uses were last written
 }
@@ -58,7 +59,7 @@ const (
 )
 
 func newSecrets(home string, seed []byte, now func() time.Time) *secrets {
-	s := &secrets{home: home, seed: seed, now: now, kept: map[string]vault.Secret{}, own: map[string]map[string]vault.Secret{}, uses: map[string]time.Time{}}
+	s := &secrets{home: home, seed: seed, now: now, kept: map[string]vault.Secret{}, own: map[string]map[string]vault.Secret{}, given: map[string]map[string]string{}, uses: map[string]time.Time{}}
 	s.known.Store(&inspect.Inspector{})
 	return s
 }
@@ -173,9 +174,13 @@ func (s *secrets) find(session, name string) (vault.Secret, bool) {
 	return one, ok
 }
 
-// sentinel returns what stands for a secret in the boxes of session. It is the same
-// under every engine of the home, as long as the secret is.
+// sentinel returns what stands for a secret in the boxes of session: what was given to
+// them before, whatever the value is now. s.mu is held.
 func (s *secrets) sentinel(session string, one vault.Secret) (loan.Sentinel, error) {
+	made := loan.Sentinel{Name: one.Name, Text: s.given[session][one.Name], Env: one.Env, Bindings: one.Bindings}
+	if made.Text != "" {
+		return made, nil
+	}
 	key, err := hkdf.Key(sha256.New, s.seed, nil, "ringfence sentinel v1\x00"+session+"\x00"+one.Name, 32)
 	if err != nil {
 		return loan.Sentinel{}, fmt.Errorf("making a sentinel: %w", err)
@@ -185,8 +190,8 @@ func (s *secrets) sentinel(session string, one vault.Secret) (loan.Sentinel, err
 		return loan.Sentinel{}, fmt.Errorf("making a sentinel: %w", err)
 	}
 	random := cipher.StreamReader{S: cipher.NewCTR(block, make([]byte, aes.BlockSize)), R: zeros{}}
-	text, err := loan.NewSentinel(one.Value, random)
-	return loan.Sentinel{Name: one.Name, Text: text, Env: one.Env, Bindings: one.Bindings}, err
+	made.Text, err = loan.NewSentinel(one.Value, random)
+	return made, err
 }
 
 // zeros is what a key stream is added to.
@@ -253,6 +258,7 @@ func (l lender) Lend(name string) (act.Loan, error) {
 func (s *secrets) drop(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.given, session)
 	if s.own[session] == nil {
 		return
 	}
@@ -339,11 +345,11 @@ func (e *Engine) ListSecrets(context.Context, api.Caller) (api.SecretList, error
 }
 
 // Sentinels implements api.Secrets.
-func (e *Engine) Sentinels(_ context.Context, c api.Caller, session string, own []loan.Own) ([]loan.Sentinel, error) {
+func (e *Engine) Sentinels(_ context.Context, c api.Caller, session string, own []loan.Own, have map[string]string) ([]loan.Sentinel, error) {
 	if e.owned(session, c) == nil {
 		return nil, api.ErrNoSession
 	}
-	if len(own) > maxOwn {
+	if len(own) > maxOwn || len(have) > maxOwn+vault.MaxSecrets {
 		return nil, api.Errorf(api.CodeBadRequest, "a session has at most %d secrets of its own", maxOwn)
 	}
 	mine := map[string]vault.Secret{}
@@ -367,6 +373,17 @@ func (e *Engine) Sentinels(_ context.Context, c api.Caller, session string, own 
 		delete(s.own, session)
 		return nil, errors.Join(vaultError(err), s.learn())
 	}
+	return s.give(session, mine, have)
+}
+
+// give returns what stands for each secret of session, and keeps it. s.mu is held.
+func (s *secrets) give(session string, mine map[string]vault.Secret, have map[string]string) ([]loan.Sentinel, error) {
+	if s.given[session] == nil {
+		s.given[session] = maps.Clone(have)
+	}
+	if s.given[session] == nil {
+		s.given[session] = map[string]string{}
+	}
 	names := slices.Collect(maps.Keys(mine))
 	for name := range s.kept {
 		if _, ok := mine[name]; !ok {
@@ -381,6 +398,7 @@ func (e *Engine) Sentinels(_ context.Context, c api.Caller, session string, own 
 		if err != nil {
 			return nil, err
 		}
+		s.given[session][name] = made.Text
 		out = append(out, made)
 	}
 	return out, nil

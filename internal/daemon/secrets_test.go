@@ -82,7 +82,7 @@ func TestLend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := loan.FromVariables(func(name string) (string, bool) { return ownValue, name == "ANTHROPIC_API_KEY" })
+	own := loan.FromVariables(loan.Providers(), func(name string) (string, bool) { return ownValue, name == "ANTHROPIC_API_KEY" })
 	sentinels, err := s.Sentinels(t.Context(), own)
 	if err != nil || len(sentinels) != 3 {
 		t.Fatalf("%d sentinels, %v", len(sentinels), err)
@@ -162,6 +162,49 @@ func TestLendAsks(t *testing.T) {
 			if _, err := s.Finish(t.Context(), ticket, act.Outcome{}); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// TestCR09: a key that is replaced during a session goes out as the new one, and the box
+// keeps what it has in its place.
+func TestCR09(t *testing.T) {
+	f := newFixture(t)
+	dir := f.network("The agent may contact any host.\n")
+	f.start(Options{})
+	c := f.client()
+	set := func(value string) {
+		t.Helper()
+		if err := c.SetSecret(t.Context(), api.SecretInfo{Name: "git-key", Bindings: []loan.Binding{{Host: "git.example"}}}, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(keptValue + "-old")
+	r := f.request()
+	r.PolicyDir = dir
+	s, err := c.OpenSession(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentinels, err := s.Sentinels(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, value := range []string{keptValue + "-old", keptValue + "-of-another-length", keptValue + "-and-another-engine"} {
+		set(value)
+		if i == 2 { // which knows nothing of what was given out but from the client
+			f.end()
+			f.start(Options{})
+		}
+		ticket, err := s.Decide(t.Context(), act.Request{Verb: act.VerbEffect, Args: []byte(`{"method":"GET"}`), Direct: []act.Effect{
+			{Kind: act.Fetch, Resource: act.Resource{Type: act.URL, Text: "https://git.example/"}},
+			{Kind: act.UseSecret, Resource: act.Resource{Type: act.Secret, Text: "git-key"}},
+		}})
+		if err != nil || len(ticket.Lend) != 1 || ticket.Lend[0].Value != value || ticket.Lend[0].Sentinel != sentinels[0].Text {
+			t.Fatalf("%s: lent %+v, %v", value, ticket.Lend, err)
+		}
+		if _, err := s.Finish(t.Context(), ticket, act.Outcome{}); err != nil {
+			t.Error(err)
 		}
 	}
 }

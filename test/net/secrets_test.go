@@ -19,7 +19,7 @@ import (
 )
 
 // TestSecretsOnLoan: a program uses a key that it never has, and neither the box, the
-// record nor any file has it.
+// record nor any file has it (CR-05, CR-08).
 func TestSecretsOnLoan(t *testing.T) {
 	p := newPlace(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -29,6 +29,7 @@ type fake struct {
 	decide    func(ctx context.Context, r act.Request) (act.Ticket, error)
 	tokens    sync.Map
 	own       [][]loan.Own
+	lent      []string
 	silent    bool // it does not say that decide may wait
 }
 
@@ -192,12 +193,17 @@ func (f *fake) ListSecrets(context.Context, Caller) (SecretList, error) {
 
 func (f *fake) RemoveSecret(context.Context, Caller, string) error { return ErrNotFound }
 
-func (f *fake) Sentinels(_ context.Context, _ Caller, _ string, own []loan.Own) (out []loan.Sentinel, err error) {
+func (f *fake) Sentinels(_ context.Context, _ Caller, _ string, own []loan.Own, have map[string]string) (out []loan.Sentinel, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.own = append(f.own, own)
 	for _, o := range own {
-		out = append(out, loan.Sentinel{Name: o.Name, Text: "sentinel-of-" + o.Name})
+		text := "sentinel-of-" + o.Name
+		if have[o.Name] != "" {
+			text = "again " + have[o.Name]
+		}
+		out = append(out, loan.Sentinel{Name: o.Name, Text: text})
+		f.lent = append(f.lent, text)
 	}
 	return out, nil
 }

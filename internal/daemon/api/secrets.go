@@ -16,8 +16,9 @@ type Secrets interface {
 	RemoveSecret(ctx context.Context, c Caller, name string) error
 	// Sentinels takes what the client has for this session alone, and returns what
 	// stands for each secret in it. It can be called again, and then returns the same
-	// for each secret of before.
-	Sentinels(ctx context.Context, c Caller, session string, own []loan.Own) ([]loan.Sentinel, error)
+	// for each secret of before. have is what an engine before this one gave out, by
+	// the name of the secret: boxes have it.
+	Sentinels(ctx context.Context, c Caller, session string, own []loan.Own, have map[string]string) ([]loan.Sentinel, error)
 	// LoadToken returns what SaveToken kept under key; ErrNotFound if there is nothing.
 	LoadToken(ctx context.Context, c Caller, key string) ([]byte, error)
 	SaveToken(ctx context.Context, c Caller, key string, value []byte) error
@@ -46,6 +47,8 @@ type (
 	ownParams struct {
 		Session string     `json:"session"`
 		Own     []loan.Own `json:"own,omitempty"`
+
+		Have map[string]string `json:"have,omitempty"`
 	}
 )
 
@@ -102,22 +105,25 @@ func (s *Session) Sentinels(ctx context.Context, own []loan.Own) ([]loan.Sentine
 		return nil, fmt.Errorf("asking for sentinels: %w", err)
 	}
 	var out []loan.Sentinel
-	if err := do(ctx, l, methodSentinels, ownParams{id, own}, &out); err != nil {
+	if err := do(ctx, l, methodSentinels, ownParams{Session: id, Own: own}, &out); err != nil {
 		return nil, fmt.Errorf("asking for sentinels: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.own, s.lent = own, true
+	s.own, s.lent = own, map[string]string{}
+	for _, one := range out {
+		s.lent[one.Name] = one.Text
+	}
 	return out, nil
 }
 
 // lend tells an engine that has taken the session over what is its own. s.mu is held.
 func (s *Session) lend(ctx context.Context, l *link, id string) error {
-	if !s.lent {
+	if s.lent == nil {
 		return nil
 	}
 	var out []loan.Sentinel // the same as before
-	if err := do(ctx, l, methodSentinels, ownParams{id, s.own}, &out); err != nil {
+	if err := do(ctx, l, methodSentinels, ownParams{id, s.own, s.lent}, &out); err != nil {
 		return fmt.Errorf("handing in the secrets of this session again: %w", err)
 	}
 	return nil
@@ -139,7 +145,7 @@ func sentinels(r *request, h Handler, p ownParams) (result, error) {
 	if err := r.owned(p.Session); err != nil {
 		return result{}, err
 	}
-	out, err := h.Sentinels(r.ctx, r.conn.caller, p.Session, p.Own)
+	out, err := h.Sentinels(r.ctx, r.conn.caller, p.Session, p.Own, p.Have)
 	if out == nil && err == nil {
 		out = []loan.Sentinel{}
 	}

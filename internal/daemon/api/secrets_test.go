@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -56,5 +57,8 @@ func testSecrets(t *testing.T, w *world) {
 	defer f.mu.Unlock()
 	if want := [][]loan.Own{own, own, nil}; !reflect.DeepEqual(f.own, want) {
 		t.Errorf("handed in %+v, want %+v", f.own, want)
+	}
+	if want := []string{"sentinel-of-mine", "again sentinel-of-mine"}; !slices.Equal(f.lent, want) {
+		t.Errorf("the engines made %q, want %q", f.lent, want)
 	}
 }

@@ -29,7 +29,7 @@ type Session struct {
 	lists  map[string][]byte // by server, the newest list that was decided
 	boxes  []BoxRecord       // of the servers, the newest of each
 	own    []loan.Own        // secrets of this session alone
-	lent   bool              // sentinels were asked for
+	lent   map[string]string // what stands for secrets, by their names; nil if nobody asked
 }
 
 var _ act.Decider = (*Session)(nil)
