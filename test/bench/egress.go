@@ -78,7 +78,7 @@ func wayRows(ctx context.Context, b *bench, h *rig.Home) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, rows := range []func(context.Context, *bench, *web) error{requests, loads, held} {
+	for _, rows := range []func(context.Context, *bench, *web) error{held, requests, loads} {
 		if err := rows(ctx, b, w); err != nil {
 			return err
 		}

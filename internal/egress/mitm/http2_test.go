@@ -161,7 +161,9 @@ func TestRapidReset(t *testing.T) {
 			err = raw.WriteRSTStream(stream, http2.ErrCodeCancel)
 		}
 	}
-	_ = <-ended // whichever way it was cut off
+	if err := <-ended; err == nil {
+		t.Error("the connection has not ended")
+	}
 	close(release)
 	if most.Load() > 50 {
 		t.Errorf("%d handlers at once", most.Load())

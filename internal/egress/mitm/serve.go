@@ -86,10 +86,10 @@ func (r *refusals) add(why RefusedError) {
 func (r *refusals) err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.n == 0:
+	switch r.n {
+	case 0:
 		return nil
-	case r.n == 1:
+	case 1:
 		return r.first
 	}
 	return refusal(r.first.Code, "%.200s (and %d more)", r.first.Detail, r.n-1)

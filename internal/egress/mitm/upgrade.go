@@ -147,14 +147,14 @@ func both(ctx context.Context, out, in *frames, client, server io.Closer) error 
 		go func() { done <- d.relay() }()
 	}
 	err := <-done
-	if err == nil {
-		timer := time.AfterFunc(closeWait, end)
-		err = <-done
-		timer.Stop()
+	if err != nil {
 		end()
-		return err
+	}
+	timer := time.AfterFunc(closeWait, end)
+	defer timer.Stop()
+	if late := <-done; err == nil {
+		err = late
 	}
 	end()
-	_ = <-done // it fails because of this one
 	return err
 }
