@@ -82,7 +82,8 @@ func TestLend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := loan.FromVariables(loan.Providers(), func(name string) (string, bool) { return ownValue, name == "ANTHROPIC_API_KEY" })
+	anthropic, _ := loan.ProviderOf("api.anthropic.com")
+	own := []loan.Own{{Name: anthropic.Name, Value: []byte(ownValue), Env: anthropic.Variables, Bindings: anthropic.Bindings}}
 	sentinels, err := s.Sentinels(t.Context(), own)
 	if err != nil || len(sentinels) != 3 {
 		t.Fatalf("%d sentinels, %v", len(sentinels), err)
