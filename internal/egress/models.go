@@ -162,6 +162,10 @@ func (i *inference) carry(w http.ResponseWriter, r *http.Request, t *ticket, fou
 		return
 	}
 	out.Header.Set("Accept-Encoding", "identity") // it is metered as it comes
+	out.Header.Del("Cookie")                      // another credential
+	if i.e.Wire != "" {
+		out.Header.Set("Content-Type", "application/json") // it was read as that, in UTF-8
+	}
 	base, err := i.way.forwarder(i.u.Host, t.Lend, e)
 	if err != nil {
 		e.err, e.Status = err, http.StatusBadGateway
@@ -172,6 +176,9 @@ func (i *inference) carry(w http.ResponseWriter, r *http.Request, t *ticket, fou
 	f := &mitm.Forwarder{Transport: m, Limits: base.Limits, Request: base.Request, Reply: base.Reply}
 	got, err := f.Forward(w, out)
 	e.Status, e.Sent, e.Received, e.err = got.Status, got.Sent, got.Received, cmp.Or(err, e.err)
+	if m.meter == nil && m.unread && got.Sent > 0 {
+		m.meter = m.of(io.Discard, false)
+	}
 	if m.meter == nil {
 		return
 	}
@@ -193,6 +200,7 @@ type metering struct {
 	inference *inference
 	budget    provider.Budget
 	meter     *provider.Meter // nil: nothing came that is metered
+	unread    bool            // nothing came that can be metered, though it may have been made
 	ended     error
 }
 
@@ -200,21 +208,25 @@ type metering struct {
 func (m *metering) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := m.base.RoundTrip(r)
 	i := m.inference
-	if err != nil || res.StatusCode != http.StatusOK || i.e.Wire == "" || i.e.Counts {
+	if i.e.Wire == "" || i.e.Counts {
 		return res, err
+	}
+	if err != nil { // the service may have answered, to nobody
+		m.unread = true
+		return nil, err
+	}
+	if res.StatusCode/100 != 2 {
+		return res, nil
 	}
 	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	streams := media == "text/event-stream"
 	if encoding := res.Header.Get("Content-Encoding"); err != nil || encoding != "" && encoding != "identity" || !streams && media != "application/json" {
 		_ = res.Body.Close()
+		m.unread = true
 		return nil, errReply
 	}
 	body := &metered{from: res.Body, of: m}
-	m.meter = provider.NewMeter(&body.ready, provider.MeterOptions{
-		Wire: i.e.Wire, Streams: streams, Hide: i.clean.HideLast, Sent: len(i.clean.Body),
-		Model: i.p.Model(i.clean.Model), Prices: i.way.o.Prices, Budget: m.budget,
-		Others: func() (int64, int64) { return i.way.tally.others(m, i.since) },
-	})
+	m.meter = m.of(&body.ready, streams)
 	i.way.tally.note(m, m.spent())
 	res.Body = body
 	if streams { // what is left out, or put at the end, changes it
@@ -222,6 +234,16 @@ func (m *metering) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Header.Del("Content-Length")
 	}
 	return res, nil
+}
+
+// of is a meter of the answer, which passes on to w.
+func (m *metering) of(w io.Writer, streams bool) *provider.Meter {
+	i := m.inference
+	return provider.NewMeter(w, provider.MeterOptions{
+		Wire: i.e.Wire, Streams: streams, Hide: i.clean.HideLast, Sent: len(i.clean.Body), Most: i.clean.Most,
+		Model: i.p.Model(i.clean.Model), Prices: i.way.o.Prices, Budget: m.budget,
+		Others: func() (int64, int64) { return i.way.tally.others(m, i.since) },
+	})
 }
 
 // spent is what the answer used so far. Money is counted where a budget has some, or a

@@ -13,6 +13,7 @@ import (
 	"ringfence/internal/act"
 	"ringfence/internal/act/loan"
 	"ringfence/internal/act/weburl"
+	"ringfence/internal/egress/bridge"
 	"ringfence/internal/egress/provider"
 	"ringfence/internal/egress/registry"
 )
@@ -147,6 +148,32 @@ func TestUsageIsRecorded(t *testing.T) {
 	if got.Usage == nil || got.Usage.Input != 9 || got.Usage.Output != 3 || got.Usage.Estimated {
 		raw, err := json.Marshal(got)
 		t.Errorf("%s %v", raw, err)
+	}
+}
+
+// TestAnswerThatNobodyReads: who goes away before the answer is there pays for it all the
+// same: the service has made it.
+func TestAnswerThatNobodyReads(t *testing.T) {
+	asked, over := make(chan struct{}), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(asked)
+		<-over
+	}))
+	t.Cleanup(s.Close)
+	defer close(over)
+	at := "site.test:" + port(s)
+	r := modelRig(t, s, "allow send*", "allow infer*")
+	ended := make(chan ending, 1)
+	r.seen = func(e ending) { ended <- e }
+	conn := r.dial(t, bridge.KindProxy, "127.0.0.1:3128")
+	if _, err := io.WriteString(conn, post(at, "/v1/messages", "", `{"model":"m","messages":[],"max_tokens":700}`)); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	_ = conn.Close()
+	if e := <-ended; e.Usage == nil || e.Usage.Output < 700 || !e.Usage.Estimated {
+		t.Errorf("used %+v", e.Usage)
 	}
 }
 

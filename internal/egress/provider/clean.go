@@ -22,6 +22,7 @@ type Clean struct {
 	Streams  bool     // the answer is a stream of events
 	Left     []string // what was taken out, for the record: "tool web_search_20250305"
 	HideLast bool     // the client did not ask for the usage that the stream ends with
+	Most     int64    // tokens that the answer may have, by the request; where it says none, an assumption
 }
 
 // A RefusedError says what of a request cannot be taken out.
@@ -74,9 +75,13 @@ func (e Endpoint) Clean(u weburl.URL, body []byte) (Clean, error) {
 	} else if c.Model, err = d.text("model"); err != nil || c.Model == "" {
 		return Clean{}, cannot("the request names no model")
 	}
-	if strings.ContainsAny(c.Model, " \t\n\x00") || len(c.Model) > 200 {
+	switch {
+	case strings.ContainsAny(c.Model, " \t\n\x00") || len(c.Model) > 200:
 		return Clean{}, cannot("the request names a model that cannot be one")
+	case strings.Contains(c.Model, "search") || strings.Contains(c.Model, ":online"): // OpenAI's, and a suffix of OpenRouter's
+		return Clean{}, cannot("the model %s searches the web by itself", c.Model)
 	}
+	c.Most = d.most()
 	if d.changed {
 		if c.Body, err = json.Marshal(d.m); err != nil {
 			return Clean{}, cannot("the request cannot be written again: %v", err)
@@ -88,8 +93,36 @@ func (e Endpoint) Clean(u weburl.URL, body []byte) (Clean, error) {
 // googleModel is the model that a path of Google's names.
 func googleModel(u weburl.URL) string {
 	name := u.Path[strings.LastIndexByte(u.Path, '/')+1:]
-	name, _, _ = strings.Cut(name, ":")
-	return name
+	return name[:max(strings.LastIndexByte(name, ':'), 0)]
+}
+
+// mostUnsaid is how many tokens an answer is taken to have at most whose request says
+// nothing of it.
+const mostUnsaid = 16 << 10
+
+// most is how many tokens the answer may have: the greatest of what the request says, for
+// each of the answers that it asks for.
+func (d *document) most() int64 {
+	number := func(raw json.RawMessage) int64 {
+		var n float64
+		if json.Unmarshal(raw, &n) != nil || n < 1 {
+			return 0
+		}
+		return int64(min(n, 1<<30))
+	}
+	var google map[string]json.RawMessage
+	for _, name := range []string{"generationConfig", "generation_config"} {
+		if raw := d.m[name]; raw != nil && json.Unmarshal(raw, &google) != nil {
+			google = nil
+		}
+	}
+	most := max(number(d.m["max_tokens"]), number(d.m["max_completion_tokens"]), number(d.m["max_output_tokens"]),
+		number(google["maxOutputTokens"]), number(google["max_output_tokens"]))
+	if most == 0 {
+		most = mostUnsaid
+	}
+	times := max(number(d.m["n"]), number(google["candidateCount"]), number(google["candidate_count"]), 1)
+	return most * min(times, 128)
 }
 
 // members are those of a request that are known to ask for text. Others are left out.
@@ -112,7 +145,7 @@ var members = map[Wire][]string{
 	},
 	Google: {
 		"contents", "systemInstruction", "system_instruction", "tools", "toolConfig", "tool_config", "safetySettings",
-		"safety_settings", "generationConfig", "generation_config", "cachedContent", "cached_content", "model", "generateContentRequest",
+		"safety_settings", "generationConfig", "generation_config", "cachedContent", "cached_content", "generateContentRequest",
 	},
 }
 
@@ -210,9 +243,6 @@ func (d *document) chat(c *Clean) error {
 	if err := d.tools(func(kind string, _ map[string]json.RawMessage) bool { return kind == "function" || kind == "custom" }); err != nil {
 		return err
 	}
-	if model, err := d.text("model"); err == nil && strings.Contains(model, "search") {
-		return cannot("the model %s searches the web by itself", model)
-	}
 	if d.m["store"] != nil {
 		d.set("store", "false")
 	}
@@ -256,8 +286,16 @@ func fetches(o map[string]any) error {
 			return cannot("it has the service fetch %q", at)
 		}
 	}
+	for _, name := range []string{"file_data", "audio_url", "data"} { // base64, or for some services an address
+		if at, _ := o[name].(string); strings.Contains(at, "://") && !strings.HasPrefix(at, "data:") {
+			return cannot("it has the service fetch %q", at)
+		}
+	}
 	if id, ok := o["file_id"].(string); ok && id != "" {
 		return cannot("it has the service read its file %q", id)
+	}
+	if o["type"] == "item_reference" {
+		return cannot("it continues what the service has stored (item_reference)")
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type Meter struct {
 	skipped bool   // the answer was too large to be read
 	said    Usage
 	final   bool // said is what the service says at the end
+	whole   bool // the answer, which is no stream, was read to its end
 	out     int64
 	ended   error
 }
@@ -44,8 +45,11 @@ type MeterOptions struct {
 	Wire    Wire
 	Streams bool // server-sent events
 	// Hide leaves out the event with the usage that the client did not ask for.
-	Hide   bool
-	Sent   int // bytes of the request: a bound of the tokens that the service may count
+	Hide bool
+	Sent int // bytes of the request: a bound of the tokens that the service may count
+	// Most is how many tokens the request lets the answer have: so many are assumed of one
+	// that is no stream until all of it was read, as the service has made it before it comes.
+	Most   int64
 	Model  string
 	Prices Prices
 	Budget Budget // ended in flight when it is used up
@@ -309,6 +313,9 @@ func (m *Meter) Usage() Usage {
 		u.Input = int64(m.Sent) / bytesOfToken
 	}
 	u.Output = max(u.Output, m.out/bytesOfToken)
+	if !m.Streams && !m.whole {
+		u.Output = max(u.Output, m.Most)
+	}
 	u.Estimated = true
 	return u
 }
@@ -321,6 +328,7 @@ func (m *Meter) Close() error {
 	if m.Streams || m.skipped {
 		return m.ended
 	}
+	m.whole = true
 	body := bytes.TrimSpace(m.buf)
 	if m.Wire == Google && bytes.HasPrefix(body, []byte("[")) {
 		var all []json.RawMessage

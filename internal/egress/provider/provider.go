@@ -19,6 +19,7 @@
 package provider
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -77,7 +78,8 @@ var shipped []byte
 type Table struct{ all []Provider }
 
 // New returns the shipped providers and those of more, which replace shipped ones of
-// the same name. A provider that names no endpoints speaks what OpenAI's clients do.
+// the same name, and are as those where they say nothing. Another provider that names no
+// endpoints speaks what OpenAI's clients do.
 func New(more []Provider) (*Table, error) {
 	t := &Table{}
 	var own []Provider
@@ -90,6 +92,9 @@ func New(more []Provider) (*Table, error) {
 			return nil, fmt.Errorf("provider %q: its name or its address %q cannot be used", p.Name, p.URL)
 		}
 		p.at = u
+		if i := slices.IndexFunc(own, func(q Provider) bool { return q.Name == p.Name }); i >= 0 {
+			p = p.like(own[i])
+		}
 		if len(p.Endpoints) == 0 {
 			p.Endpoints = []Endpoint{
 				{Method: "POST", Path: "/chat/completions", Wire: Chat},
@@ -105,6 +110,20 @@ func New(more []Provider) (*Table, error) {
 		t.all = append(t.all, p)
 	}
 	return t, nil
+}
+
+// like returns p with what it does not say as q says it.
+func (p Provider) like(q Provider) Provider {
+	if len(p.Endpoints) == 0 {
+		p.Endpoints = q.Endpoints
+	}
+	if len(p.Keys) == 0 {
+		p.Keys, p.Query = q.Keys, cmp.Or(p.Query, q.Query)
+	}
+	if len(p.Variables) == 0 {
+		p.Variables = q.Variables
+	}
+	return p
 }
 
 // All returns the providers.
@@ -154,7 +173,7 @@ func (p Provider) below(u weburl.URL) (string, bool) {
 // Paths are compared as they go over the wire: another spelling is another path.
 func (p Provider) Endpoint(method string, u weburl.URL) (Endpoint, bool) {
 	path, ok := p.below(u)
-	if !ok {
+	if !ok || !p.parameters(u.Query) {
 		return Endpoint{}, false
 	}
 	for _, e := range p.Endpoints {
@@ -163,6 +182,24 @@ func (p Provider) Endpoint(method string, u weburl.URL) (Endpoint, bool) {
 		}
 	}
 	return Endpoint{}, false
+}
+
+// parameters are those that a query may have: they choose a form or a page. Others could
+// hold a credential, or ask for another form of answer than is metered.
+var parameters = []string{"beta", "api-version", "limit", "order", "after", "after_id", "before_id", "pageSize", "pageToken", "prettyPrint"}
+
+// parameters reports whether a query has none but those, and what holds the credential.
+func (p Provider) parameters(query string) bool {
+	for one := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(one, "=")
+		switch {
+		case name == "alt" && (value == "sse" || value == "json"):
+		case p.Query != "" && name == p.Query:
+		case !slices.Contains(parameters, name):
+			return false
+		}
+	}
+	return true
 }
 
 // matches reports whether path is the pattern's, where "*" is one or more letters of a
