@@ -25,7 +25,7 @@ func (s *streams) typed() bool {
 // ownSecrets returns the keys of providers that this process was given: in its
 // environment, else in the file envFile, else in ".env" of the home. The working
 // directory, which may be a stranger's, is not looked at.
-func ownSecrets(envFile string) ([]loan.Own, error) {
+func ownSecrets(providers []loan.Provider, envFile string) ([]loan.Own, error) {
 	files := []string{}
 	if envFile != "" {
 		files = append(files, envFile)
@@ -46,7 +46,7 @@ func ownSecrets(envFile string) ([]loan.Own, error) {
 		}
 		sets = append(sets, set)
 	}
-	return loan.FromVariables(func(name string) (string, bool) {
+	return loan.FromVariables(providers, func(name string) (string, bool) {
 		if v, ok := paths.Variable(name); ok && strings.TrimSpace(v) != "" {
 			return v, true
 		}
@@ -78,8 +78,8 @@ func readDotEnv(name string) (map[string]string, error) {
 // lent is what a box of session has in the place of secrets: env with the variables that
 // show it, and the whole of it for the way out. A variable of a provider that was handed
 // on without a value shows its sentinel too, never the key.
-func lent(ctx context.Context, session *api.Session, envFile string, env []string) ([]string, []loan.Sentinel, error) {
-	own, err := ownSecrets(envFile)
+func lent(ctx context.Context, session *api.Session, providers []loan.Provider, envFile string, env []string) ([]string, []loan.Sentinel, error) {
+	own, err := ownSecrets(providers, envFile)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -78,7 +78,7 @@ func TestOwnSecrets(t *testing.T) {
 		return path
 	}
 	look := func(envFile string) string {
-		own, err := ownSecrets(envFile)
+		own, err := ownSecrets(loan.Providers(), envFile)
 		var out []string
 		for _, o := range own {
 			out = append(out, o.Name+"="+string(o.Value))
@@ -99,11 +99,11 @@ func TestOwnSecrets(t *testing.T) {
 	if got := look(named); !strings.Contains(got, "openai=of-the-environment") {
 		t.Errorf("the environment: %s", got)
 	}
-	if _, err := ownSecrets(filepath.Join(dir, "missing")); err == nil {
+	if _, err := ownSecrets(loan.Providers(), filepath.Join(dir, "missing")); err == nil {
 		t.Error("a named file that is not there was passed over")
 	}
 	file("named", "OPENAI_API_KEY=\"of-the-file\n")
-	_, err := ownSecrets(named)
+	_, err := ownSecrets(loan.Providers(), named)
 	if err == nil || bytes.Contains([]byte(err.Error()), []byte("of-the-file")) {
 		t.Errorf("a file that cannot be read: %v", err)
 	}

@@ -70,7 +70,7 @@ func newSecretSet(s *streams) *cobra.Command {
 	return c
 }
 
-// bindings are the places that f names; those of a provider if it names none.
+// bindings are the places that f names; those of a provider, as configured, if it names none.
 func (f secretFlags) bindings(name string) (env []string, out []loan.Binding, err error) {
 	wrong := func(format string, a ...any) (env []string, out []loan.Binding, err error) {
 		return nil, nil, &exitError{code: codeUsage, err: fmt.Errorf(format, a...)}
@@ -88,7 +88,11 @@ func (f secretFlags) bindings(name string) (env []string, out []loan.Binding, er
 		if f.port != 0 || f.path != "" || len(f.methods) > 0 || f.header != "" || f.form != "" || f.query != "" || f.scheme == "http" {
 			return wrong("say with --host where the secret may go")
 		}
-		for _, p := range loan.Providers() {
+		conf, _, err := settings()
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range conf.Models.Keyed() {
 			if p.Name == name {
 				return slices.Concat(p.Variables, p.Shown), p.Bindings, nil
 			}

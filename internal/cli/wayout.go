@@ -113,7 +113,7 @@ func (f *execFlags) wayOut(ctx context.Context, known services, session *api.Ses
 	if w == nil || err != nil {
 		return s, nil, err
 	}
-	env, sentinels, err := lent(ctx, session, f.envFile, s.Env)
+	env, sentinels, err := lent(ctx, session, known.conf.Models.Keyed(), f.envFile, s.Env)
 	if err != nil {
 		return s, nil, err
 	}

@@ -77,9 +77,9 @@ type Own struct {
 }
 
 // FromVariables returns the keys of providers that variables hold, as lookup has them.
-func FromVariables(lookup func(name string) (value string, ok bool)) []Own {
+func FromVariables(all []Provider, lookup func(name string) (value string, ok bool)) []Own {
 	var out []Own
-	for _, p := range Providers() {
+	for _, p := range all {
 		for _, v := range p.Variables {
 			value, ok := lookup(v)
 			if value = strings.TrimSpace(value); !ok || value == "" {
