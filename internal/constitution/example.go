@@ -341,6 +341,10 @@ func (x *examples) around(p policy.Pattern) []sample {
 	case act.Package:
 		return aroundPackage(p)
 	default:
+		if p.Name != "" {
+			named := strings.ReplaceAll(p.Name, "*", "something")
+			return []sample{{"the same", named}, {"another", "other-" + named}}
+		}
 		if p.Exact == "" {
 			return openSamples(p.Type)
 		}

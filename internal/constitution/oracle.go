@@ -215,6 +215,9 @@ func (o *oracle) pattern(p policy.Pattern, r act.Resource, absent bool) bool {
 }
 
 func nameMatches(p policy.Pattern, r act.Resource) bool {
+	if p.Type == act.Model || p.Type == act.Secret { // whose names are no paths
+		return glob(p.Name, r.Text)
+	}
 	file := pathOfResource(r)
 	if p.Type == act.Command && p.Beneath == "" && path.Dir(file) != "/usr/bin" { // another program of that name
 		return false

@@ -212,6 +212,9 @@ func (g *grounder) namePattern(n name, t act.ResourceType, class string) (policy
 		if n.tok.kind == list {
 			return policy.Pattern{Type: t, List: n.text}, ""
 		}
+		if strings.Contains(n.text, "*") && (t == act.Model || t == act.Secret) {
+			return policy.Pattern{Type: t, Name: n.text}, ""
+		}
 		return policy.Pattern{Type: t, Exact: n.text}, ""
 	}
 }
