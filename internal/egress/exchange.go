@@ -31,6 +31,7 @@ var (
 	errTwo     = errors.New("the request names another host than its connection")
 	errOneForm = errors.New("the path of the request can be sent in one form only if it does not begin with two slashes")
 	errMethod  = errors.New("requests with this method are not carried")
+	errInstead = errors.New("the request asks for another method than its own")
 )
 
 // ServeHTTP decides about r and carries it.
@@ -87,6 +88,9 @@ func (x *exchange) target(r *http.Request) (weburl.URL, error) {
 	case http.MethodConnect, http.MethodTrace, "TRACK":
 		return weburl.URL{}, errMethod
 	}
+	if strings.ToUpper(r.Method) != r.Method { // some servers take it for the one that is
+		return weburl.URL{}, errMethod
+	}
 	text := r.RequestURI
 	if !x.host.IsZero() {
 		named, port, err := weburl.ParseHostPort(r.Host)
@@ -108,7 +112,32 @@ func (x *exchange) target(r *http.Request) (weburl.URL, error) {
 	if u.HasFragment || x.host.IsZero() && u.Scheme != "http" {
 		return u, errTarget // a proxy that is asked for https opens no TLS for whom it cannot show that
 	}
+	if instead(r, u) {
+		return u, errInstead
+	}
 	return u, nil
+}
+
+// methodFields are those by which some servers take another method than that of the request.
+var methodFields = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+// instead reports whether r asks to be taken for a request of another method, which would
+// not be the one that is decided.
+func instead(r *http.Request, u weburl.URL) bool {
+	for _, name := range methodFields {
+		for _, v := range r.Header[name] {
+			if !strings.EqualFold(strings.TrimSpace(v), r.Method) {
+				return true
+			}
+		}
+	}
+	for part := range strings.FieldsFuncSeq(u.Query, func(c rune) bool { return c == '&' || c == ';' }) {
+		name, value, _ := strings.Cut(part, "=")
+		if weburl.Unescape(name) == "_method" && !strings.EqualFold(weburl.Unescape(value), r.Method) {
+			return true
+		}
+	}
+	return false
 }
 
 // question is what is decided about r.

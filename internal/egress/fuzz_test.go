@@ -142,6 +142,11 @@ func TestStandIns(t *testing.T) {
 					}
 				}
 			}
+			for r, both := range given {
+				if h, ok := n.byAddress(both[0]); !live[r] && ok {
+					t.Fatalf("%s, given to %s, which is forgotten, stands for %s", both[0], r, h)
+				}
+			}
 			if len(n.by) > limit || len(n.place) > limit {
 				t.Fatalf("%d names, %d addresses", len(n.by), len(n.place))
 			}

@@ -13,16 +13,18 @@ import (
 var defaultLocal = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd52:6633::/64")}
 
 // names are the names of one box that addresses stand for. The one that was not used for
-// longest gives its place to a new one, and its addresses stand for nothing until then.
+// longest is forgotten for a new one. Its addresses then stand for nothing until all others
+// have been given out: a program that still has one is not led to another host.
 type names struct {
 	four, six netip.Prefix // the zero Prefix: there are none
-	limit     uint32
+	limit     int          // names at once
+	places    uint32       // that there are, from 1
 
 	mu    sync.Mutex
 	used  *list.List // of *standIn, the last used first
 	by    map[weburl.Host]*list.Element
 	place map[uint32]*list.Element
-	next  uint32 // the first place that was never given out
+	next  uint32 // the place that is given out next, unless it is taken
 }
 
 type standIn struct {
@@ -34,16 +36,17 @@ func newNames(limit int, local []netip.Prefix) *names {
 	if local == nil {
 		local = defaultLocal
 	}
-	n := &names{limit: uint32(min(limit, 1<<16)), used: list.New(), by: map[weburl.Host]*list.Element{}, place: map[uint32]*list.Element{}, next: 1}
+	n := &names{limit: min(limit, 1<<15), places: 1<<16 - 2, used: list.New(), by: map[weburl.Host]*list.Element{}, place: map[uint32]*list.Element{}, next: 1}
 	for _, p := range local {
 		room := min(p.Addr().BitLen()-p.Bits(), 16)
-		n.limit = min(n.limit, 1<<room-2) // neither the first nor the last address
+		n.places = min(n.places, 1<<room-2) // neither the first nor the last address
 		if p = p.Masked(); p.Addr().Is4() {
 			n.four = p
 		} else {
 			n.six = p
 		}
 	}
+	n.limit = min(n.limit, int(n.places))
 	return n
 }
 
@@ -60,20 +63,25 @@ func (n *names) standIns(host weburl.Host) (four, six netip.Addr) {
 	return at(n.four, place), at(n.six, place)
 }
 
-// add gives host a place: the next, or the one that was not used for longest.
+// add gives host a place: of those that are free the one that was not given out for longest.
 func (n *names) add(host weburl.Host) *list.Element {
-	s := &standIn{host: host, place: n.next}
-	if n.next > n.limit {
+	if n.used.Len() >= n.limit {
 		old := n.used.Remove(n.used.Back()).(*standIn)
 		delete(n.by, old.host)
-		s.place = old.place
-	} else {
-		n.next++
+		delete(n.place, old.place)
 	}
+	for n.place[n.next] != nil {
+		n.turn()
+	}
+	s := &standIn{host: host, place: n.next}
+	n.turn()
 	e := n.used.PushFront(s)
 	n.by[host], n.place[s.place] = e, e
 	return e
 }
+
+// turn goes on to the next place, and after the last to the first.
+func (n *names) turn() { n.next = n.next%n.places + 1 }
 
 // at returns the address number place of p.
 func at(p netip.Prefix, place uint32) netip.Addr {
