@@ -76,6 +76,8 @@ func tierOf(s *streams, conf config.Box, flag string) (sandbox.Tier, error) {
 	name := conf.Tier
 	if flag != "" {
 		name = flag
+	} else if conf.Passed != "" {
+		s.say("%s", passedOver(conf))
 	}
 	t, err := tierNamed(conf, name)
 	if err != nil {
@@ -87,6 +89,11 @@ func tierOf(s *streams, conf config.Box, flag string) (sandbox.Tier, error) {
 	return sandbox.Permissive(t, unboxed.Tier{}, func(err error) {
 		fmt.Fprint(s.err, printable(fmt.Sprintf("ringfence: %v\n", err)))
 	}), nil
+}
+
+// passedOver says which variable selects another tier than the file, and does not count.
+func passedOver(conf config.Box) string {
+	return fmt.Sprintf("%s does not select the tier: box.tier in config.json does, which is %s; unset one of them, or say --tier", conf.Passed, conf.Tier)
 }
 
 func tierNamed(conf config.Box, name string) (sandbox.Tier, error) {

@@ -70,6 +70,9 @@ func diagnose(ctx context.Context) (diagnosis, error) {
 			d.Good = f.Holds()
 		}
 	}
+	if conf.Box.Passed != "" {
+		d.Advice = append(d.Advice, passedOver(conf.Box)+".")
+	}
 	d.advise()
 	return d, ctx.Err()
 }

@@ -41,7 +41,10 @@ type Box struct {
 	// Permissive says that the operator wants what cannot be boxed to run all the
 	// same, with a warning and an entry on record. Default false.
 	Permissive bool
-	Container  Container
+	// Passed is the variable that selects another tier than Tier, and that does not count
+	// because the file names Tier; "" is none.
+	Passed    string
+	Container Container
 }
 
 // A Container is how containers are made.
@@ -102,24 +105,42 @@ func (l *loader) tier(given *string, env func(string) (string, bool)) error {
 		}
 		return fmt.Errorf("%w: %s: %q is no tier%s", ErrInvalid, where, tier, hint)
 	}
-	if given != nil {
+	selected, by := selects(env)
+	if by == EnvTier && given == nil {
+		if err := check(EnvTier, selected); err != nil {
+			return err
+		}
+	}
+	switch {
+	case given != nil:
 		set.Value = *given
 		if err := check(l.where("/box/tier"), *given); err != nil {
 			return err
 		}
-	} else if v, ok := env(EnvTier); ok {
-		if err := check(EnvTier, v); err != nil {
-			return err
+		if by != "" && selected != *given {
+			l.config.Box.Passed = by
 		}
-		set.Value, set.Source, set.Where = v, FromEnvironment, EnvTier
-	} else if _, from, ok := either(env, EnvImage); ok {
-		set.Value, set.Source, set.Where = TierContainer, FromEnvironment, from
-	} else if _, from, ok := either(env, EnvFirecracker); ok {
-		set.Value, set.Source, set.Where = TierMicroVM, FromEnvironment, from
+	case by != "":
+		set.Value, set.Source, set.Where = selected, FromEnvironment, by
 	}
 	l.config.Box.Tier = set.Value
 	l.settings = append(l.settings, set)
 	return nil
+}
+
+// selects returns the tier that the environment selects, and the variable that does; "" if
+// none does.
+func selects(env func(string) (string, bool)) (tier, by string) {
+	if v, ok := env(EnvTier); ok {
+		return v, EnvTier
+	}
+	if _, from, ok := either(env, EnvImage); ok {
+		return TierContainer, from
+	}
+	if _, from, ok := either(env, EnvFirecracker); ok {
+		return TierMicroVM, from
+	}
+	return "", ""
 }
 
 // permissive reads the one variable that loosens. What is neither yes nor unset

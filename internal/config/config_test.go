@@ -52,12 +52,15 @@ func TestLoad(t *testing.T) {
 			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
 			env[k] = v
 		}
-		_, got, err := load(home, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+		c, got, err := load(home, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
 		var b strings.Builder
 		for _, s := range got {
 			if !slices.Contains(defaults, s) && (s.Source != FromFile || s.Value != valueOf(defaults, s.Key)) {
 				fmt.Fprintf(&b, "%s = %s (%s)\n", s.Key, s.Value, strings.TrimSpace(string(s.Source)+" "+s.Where))
 			}
+		}
+		if c.Box.Passed != "" {
+			fmt.Fprintf(&b, "passed over: %s\n", c.Box.Passed)
 		}
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {
@@ -100,7 +103,7 @@ func TestEffects(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	c, _, err = load(filepath.Join(root, "box"), noEnv)
-	if want := (Box{"container", false, Container{"debian:12", "podman", 1 << 30, 1.5, time.Minute, ""}}); err != nil || c.Box != want {
+	if want := (Box{"container", false, "", Container{"debian:12", "podman", 1 << 30, 1.5, time.Minute, ""}}); err != nil || c.Box != want {
 		t.Errorf("got %+v, %v", c.Box, err)
 	}
 	c, _, err = load(filepath.Join(root, "environment-tightens"), func(k string) (string, bool) {
