@@ -45,6 +45,9 @@ type dialer struct {
 	net  Network
 	told *telling
 	now  func() time.Time
+	// unnamed says that no decision named what is connected to: settings, or a registry did,
+	// and an address that is not of the public internet must be one of net.Private.
+	unnamed bool
 }
 
 // check returns why a, to which host leads, may not be connected to. What a decision
@@ -65,13 +68,14 @@ func (d dialer) check(host weburl.Host, a netip.Addr, named bool) error {
 // checked, because a later connection could take any.
 func (d dialer) addresses(ctx context.Context, host weburl.Host) ([]netip.Addr, error) {
 	if a, ok := host.Addr(); ok {
-		return []netip.Addr{a}, d.check(host, a, true)
+		return []netip.Addr{a}, d.check(host, a, !d.unnamed)
 	}
 	if host.Metadata() {
 		return nil, &addressError{host: host, why: "is a metadata service, which nothing in a box may reach"}
 	}
 	if host.String() == "localhost" { // RFC 6761 §6.3: never looked up, and what decided on it named it
-		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
+		four := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		return []netip.Addr{four, netip.IPv6Loopback()}, d.check(host, four, !d.unnamed)
 	}
 	if err := d.told.look(host, d.now()); err != nil {
 		return nil, err

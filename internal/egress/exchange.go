@@ -217,11 +217,11 @@ func wireURL(u weburl.URL) (*url.URL, error) {
 }
 
 // dialText connects to "host:port", which a ticket allowed.
-func (w *way) dialText(ctx context.Context, address string) (net.Conn, error) {
+func (d dialer) dialText(ctx context.Context, address string) (net.Conn, error) {
 	host, port, err := weburl.ParseHostPort(address)
 	if err != nil || port == 0 {
 		return nil, fmt.Errorf("connecting to %q: it is no host and port", address)
 	}
-	conn, _, err := w.dial.dial(ctx, host, port)
+	conn, _, err := d.dial(ctx, host, port)
 	return conn, err
 }

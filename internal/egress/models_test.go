@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -207,5 +209,40 @@ func TestPackages(t *testing.T) {
 	res, _, _ = r.ask(t, "GET http://"+at+"/other HTTP/1.1\r\nHost: "+at+"\r\n\r\n")
 	if got := body(t, res); res.StatusCode != 403 || !slices.Contains(r.decider.asked, "install npm:other") {
 		t.Errorf("%d %q %q", res.StatusCode, got, r.decider.asked)
+	}
+}
+
+// TestFilesInside: a registry can say that its files are on an address inside, and nothing
+// is asked there: no clause has named it.
+func TestFilesInside(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.Repeat("secret ", 4096)
+	inside := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, secret) })}}
+	inside.Start()
+	t.Cleanup(inside.Close)
+	index := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.pypi.simple.v1+json")
+		_, _ = fmt.Fprintf(w, `{"name":"x","files":[{"filename":"x-1.0.tar.gz","url":"%s/x-1.0.tar.gz","hashes":{"sha256":"%064d"}}]}`, inside.URL, 0)
+	}))
+	t.Cleanup(index.Close)
+	u, err := weburl.Parse("http://site.test:" + port(index) + "/simple/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(o *Options) {
+		o.Network.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+		o.Registries = []registry.Place{{Ecosystem: registry.PyPI, URL: u}}
+	}, "allow install pypi:x*", "allow fetch "+inside.URL+"/x-1.0.tar.gz") // implied, in the gate
+	res, _, _ := r.ask(t, "GET "+u.String()+"x/ HTTP/1.1\r\nHost: "+u.HostPort()+"\r\n\r\n")
+	if got := body(t, res); res.StatusCode != 200 {
+		t.Fatalf("%d %q", res.StatusCode, got)
+	}
+	at := strings.TrimPrefix(inside.URL, "http://")
+	res, _, _ = r.ask(t, "GET http://"+at+"/x-1.0.tar.gz HTTP/1.1\r\nHost: "+at+"\r\nConnection: close\r\n\r\n")
+	if got := body(t, res); res.StatusCode == 200 || strings.Contains(got, "secret") {
+		t.Errorf("%d %q", res.StatusCode, got)
 	}
 }

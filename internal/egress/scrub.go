@@ -96,7 +96,11 @@ func (w *way) forwarder(host weburl.Host, loans []act.Loan, e *ending) (*mitm.Fo
 	if err != nil {
 		return nil, err
 	}
-	f := &mitm.Forwarder{Transport: w.outward, Limits: w.forward.Limits}
+	base := w.outward
+	if w.o.Models.Host(host) {
+		base = outward{w.serviced}
+	}
+	f := &mitm.Forwarder{Transport: base, Limits: w.forward.Limits}
 	if w.placeholders != nil && !w.o.Models.Host(host) {
 		f.Request = func(h http.Header) mitm.Filter {
 			if !readable(h) {
@@ -106,10 +110,10 @@ func (w *way) forwarder(host weburl.Host, loans []act.Loan, e *ending) (*mitm.Fo
 		}
 	}
 	if in == nil {
-		f.Transport = &looking{w.outward, &w.shapes, e}
+		f.Transport = &looking{base, &w.shapes, e}
 		return f, nil
 	}
-	f.Transport = &scrubbing{w.outward, in}
+	f.Transport = &scrubbing{base, in}
 	f.Reply = func(http.Header) mitm.Filter { return &labelled{in.Stream(inspect.Result, inspect.Known), e} }
 	return f, nil
 }

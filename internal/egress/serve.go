@@ -27,6 +27,7 @@ type way struct {
 	floods   floods
 	carrier  *http.Transport
 	outward  http.RoundTripper // carrier, for programs of a box
+	serviced *http.Transport   // to registries and what runs models, whose addresses no clause has named
 	packages *registry.Handler // nil: no registry is known
 	forward  *mitm.Forwarder
 	lendings
@@ -51,10 +52,13 @@ func newWay(ctx context.Context, o Options) *way {
 	if w.o.Now == nil {
 		w.o.Now = time.Now
 	}
-	w.dial = dialer{o.Network, newTelling(), w.o.Now}
+	w.dial = dialer{net: o.Network, told: newTelling(), now: w.o.Now}
 	w.names = newNames(w.limits.Names, w.o.Local)
 	limits := mitm.Limits{Head: w.limits.HeadWait, Idle: w.limits.Idle, HeadBytes: w.limits.Header}
-	w.carrier = mitm.NewTransport(mitm.TransportOptions{Dial: w.dialText, Roots: o.Network.Roots, Limits: limits})
+	unnamed := w.dial
+	unnamed.unnamed = true
+	w.carrier = mitm.NewTransport(mitm.TransportOptions{Dial: w.dial.dialText, Roots: o.Network.Roots, Limits: limits})
+	w.serviced = mitm.NewTransport(mitm.TransportOptions{Dial: unnamed.dialText, Roots: o.Network.Roots, Limits: limits})
 	w.outward = outward{w.carrier}
 	w.forward = &mitm.Forwarder{Transport: w.outward, Limits: limits}
 	w.placeholders = placeholders(o.Sentinels)
@@ -97,7 +101,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	w := newWay(ctx, o)
 	if len(o.Registries) > 0 {
 		var err error
-		if w.packages, err = registry.New(registry.Options{Places: o.Registries, Upstream: w.carrier, Now: w.o.Now}); err != nil {
+		if w.packages, err = registry.New(registry.Options{Places: o.Registries, Upstream: w.serviced, Now: w.o.Now}); err != nil {
 			_ = l.Close()
 			return fmt.Errorf("the way out: %w", err)
 		}
@@ -112,6 +116,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	_ = w.server.Close()
 	w.work.Wait()
 	w.carrier.CloseIdleConnections()
+	w.serviced.CloseIdleConnections()
 	w.settle(w.now())
 	if failed := w.failed.Load(); failed != nil {
 		err = errors.Join(err, fmt.Errorf("recording what left a box: %w", *failed))

@@ -14,7 +14,7 @@ func (debian) read(_, path string) ask {
 	first, _, _ := strings.Cut(path, "/")
 	file := path[strings.LastIndexByte(path, '/')+1:]
 	switch {
-	case first == "dists":
+	case first == "dists" && !strings.HasSuffix(file, ".deb") && !strings.HasSuffix(file, ".udeb"):
 		return ask{kind: passed}
 	case first != "pool":
 		return refuse("%q is neither an index nor a package of an archive", path)

@@ -75,11 +75,26 @@ func (h *Handler) ask(t trip) ask {
 	if _, in := t.place.below(t.at); !in {
 		return refuse("no metadata that was read names this file")
 	}
+	if t.place.Ecosystem != NPM && ambiguous(t.path) { // names of npm have a slash that is escaped
+		return refuse("%q can be read as another path", t.path)
+	}
 	a := protocols[t.place.Ecosystem].read(t.r.Method, t.path)
 	if !t.reads() && a.kind != answered && a.kind != refused {
 		return refuse("only reads of packages pass: %s is none", t.r.Method)
 	}
 	return a
+}
+
+// ambiguous reports whether a server could read path as another one, by undoing escapes that
+// we do not.
+func ambiguous(path string) bool {
+	path = strings.ToLower(path)
+	for _, odd := range []string{"%2f", "%5c", "%25", "%2e", "%00", `\`, "//"} {
+		if strings.Contains(path, odd) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t trip) reads() bool { return t.r.Method == http.MethodGet || t.r.Method == http.MethodHead }
