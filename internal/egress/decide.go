@@ -23,6 +23,7 @@ type facts struct {
 	Inside    bool   `json:"inside,omitempty"`    // nothing is connected to before what is inside is decided
 	Misplaced string `json:"misplaced,omitempty"` // the name of a secret whose sentinel is where it must not be
 	Model     string `json:"model,omitempty"`     // as the provider names it
+	StandsFor string `json:"for,omitempty"`       // the model in whose place it is asked, "anthropic/claude-x"
 	LeftOut   string `json:"left_out,omitempty"`  // of a request to a model: what its provider would have done
 	Refused   string `json:"refused,omitempty"`   // why it is refused, whatever is decided
 	Repeated  int    `json:"repeated,omitempty"`  // equal requests that were denied since, without being decided

@@ -93,7 +93,9 @@ type Options struct {
 	// Models are the services that run models: what is asked there is decided as infers.
 	Models *provider.Table
 	Prices provider.Prices
-	Limits Limits
+	// Profile has another of them answer what one is asked.
+	Profile provider.Profile
+	Limits  Limits
 	// Local are the ranges whose addresses stand for names in the box, one of IPv4 and one
 	// of IPv6 at most; nil: 198.18.0.0/15 and fd52:6633::/64.
 	Local []netip.Prefix

@@ -31,7 +31,9 @@ type inference struct {
 	e     provider.Endpoint
 	u     weburl.URL
 	clean provider.Clean
-	since act.Spent // by answers that were over when it was decided about
+	// turned is set where another provider answers, which p, e, u and clean are then of.
+	turned *turned
+	since  act.Spent // by answers that were over when it was decided about
 }
 
 var (
@@ -56,18 +58,18 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, u weburl.URL) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, "{}") // who has gone does not read it
 		return
-	}
-	if err := i.read(r); err != nil {
-		i.no(w, r, http.StatusBadRequest, err)
+	case i.profiled() && (i.e.Wire == "" || i.e.Counts):
+		i.no(w, r, http.StatusNotFound, errOnlyModels)
 		return
 	}
-	q, found := x.question(r, u)
+	if r, ok = i.prepared(w, r); !ok {
+		return
+	}
+	q, found := i.asks(r)
 	if q.facts.Misplaced == "" && i.foreign(r, found) {
 		i.no(w, r, http.StatusForbidden, errKey)
 		return
 	}
-	q.effects = append(q.effects, act.Effect{Kind: act.Infer, Resource: act.Resource{Type: act.Model, Text: i.p.Model(i.clean.Model)}})
-	q.facts.Model, q.facts.LeftOut = i.clean.Model, plain(strings.Join(i.clean.Left, ", "))
 	i.since = x.way.tally.begin()
 	t, no := x.ask(r.Context(), q)
 	if no != nil {
@@ -85,6 +87,41 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, u weburl.URL) {
 	i.carry(w, r, t, found, &e)
 }
 
+// prepared returns r as it is to go out, cleaned, and to another provider where a profile
+// says so. ok is false if it was answered.
+func (i *inference) prepared(w http.ResponseWriter, r *http.Request) (out *http.Request, ok bool) {
+	if err := i.read(r); err != nil {
+		i.no(w, r, http.StatusBadRequest, err)
+		return nil, false
+	}
+	if !i.profiled() {
+		return r, true
+	}
+	out, err := i.turn(r)
+	switch {
+	case errors.Is(err, errKey):
+		i.no(w, r, http.StatusForbidden, err)
+	case err != nil:
+		i.no(w, r, http.StatusBadRequest, err)
+	}
+	return out, err == nil
+}
+
+// asks is what is decided about r, which is prepared.
+func (i *inference) asks(r *http.Request) (question, []borrowed) {
+	q, found := i.question(r, i.u)
+	if t := i.turned; t != nil {
+		q.facts.StandsFor = t.model
+		if t.misplaced != "" {
+			q.facts.Misplaced = t.misplaced
+			q.effects = append(q.effects, act.Effect{Kind: act.UseSecret, Resource: act.Resource{Type: act.Secret, Text: t.misplaced}})
+		}
+	}
+	q.effects = append(q.effects, act.Effect{Kind: act.Infer, Resource: act.Resource{Type: act.Model, Text: i.p.Model(i.clean.Model)}})
+	q.facts.Model, q.facts.LeftOut = i.clean.Model, plain(strings.Join(i.clean.Left, ", "))
+	return q, found
+}
+
 // no refuses what no policy can allow, on record.
 func (i *inference) no(w http.ResponseWriter, r *http.Request, status int, why error) {
 	q, _ := i.question(r, i.u)
@@ -93,9 +130,13 @@ func (i *inference) no(w http.ResponseWriter, r *http.Request, status int, why e
 	i.say(w, status, why.Error())
 }
 
-// say answers in the provider's own form.
+// say answers in the form of the provider that was asked.
 func (i *inference) say(w http.ResponseWriter, status int, why string) {
-	body := provider.Refusal(i.e.Wire, status, why)
+	wire := i.e.Wire
+	if i.turned != nil {
+		wire = i.turned.From
+	}
+	body := provider.Refusal(wire, status, why)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("X-Ringfence-Denied", "model")
@@ -216,7 +257,7 @@ func (m *metering) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if res.StatusCode/100 != 2 {
-		return res, nil
+		return i.failed(res)
 	}
 	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	streams := media == "text/event-stream"
@@ -233,7 +274,7 @@ func (m *metering) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.ContentLength = -1
 		res.Header.Del("Content-Length")
 	}
-	return res, nil
+	return i.answered(res, streams)
 }
 
 // of is a meter of the answer, which passes on to w.

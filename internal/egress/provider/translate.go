@@ -91,9 +91,8 @@ func (q *turning) read(raw json.RawMessage, v any) error {
 }
 
 func hasMember(t reflect.Type, name string) bool {
-	for i := range t.NumField() {
-		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		if tag == name {
+	for field := range t.Fields() {
+		if field.Tag.Get("json") == name {
 			return true
 		}
 	}
@@ -104,13 +103,14 @@ func hasMember(t reflect.Type, name string) bool {
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // each calls read for the entries of a list, or for a text as if it were the only entry.
-func each(raw json.RawMessage, text func(string) error, entry func(json.RawMessage) error) error {
+func each(raw json.RawMessage, text func(string), entry func(json.RawMessage) error) error {
 	if !given(raw) {
 		return nil
 	}
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
-		return text(s)
+		text(s)
+		return nil
 	}
 	var all []json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {

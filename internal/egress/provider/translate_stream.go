@@ -70,7 +70,9 @@ func (s *Stream) Write(p []byte) (int, error) {
 // came out is then not to be taken for a whole one.
 func (s *Stream) Close() error {
 	if s.bad == nil && !s.over && len(s.buf) > 0 {
-		s.bad = s.event(s.buf)
+		if s.event(s.buf) != nil { // half of one
+			s.bad = errCut
+		}
 		s.buf = nil
 	}
 	if s.bad == nil && !s.over {

@@ -65,11 +65,10 @@ func (q *turning) toChat(clean []byte) (object, error) {
 
 // texts are those of a list that has texts only.
 func (q *turning) texts(raw json.RawMessage) (all []string, err error) {
-	text := func(s string) error {
+	text := func(s string) {
 		if s != "" {
 			all = append(all, s)
 		}
-		return nil
 	}
 	err = each(raw, text, func(raw json.RawMessage) error {
 		var b struct {
@@ -82,7 +81,8 @@ func (q *turning) texts(raw json.RawMessage) (all []string, err error) {
 		if b.Type != "text" {
 			return cannot("it has %q where only text can be translated", b.Type)
 		}
-		return text(b.Text)
+		text(b.Text)
+		return nil
 	})
 	return all, err
 }
@@ -113,12 +113,11 @@ type turn struct {
 	results []object
 }
 
-func (u *turn) text(s string) error {
+func (u *turn) text(s string) {
 	if s != "" {
 		u.texts = append(u.texts, s)
 		u.parts = append(u.parts, object{"type": "text", "text": s})
 	}
-	return nil
 }
 
 func (q *turning) turnToChat(messages []object, raw json.RawMessage) ([]object, error) {
@@ -168,7 +167,8 @@ func (q *turning) blockToChat(u *turn, role string, raw json.RawMessage) error {
 	}
 	switch {
 	case b.Type == "text":
-		return u.text(b.Text)
+		u.text(b.Text)
+		return nil
 	case b.Type == "thinking" || b.Type == "redacted_thinking":
 		q.leave("what was thought before")
 		return nil
@@ -197,7 +197,8 @@ func (q *turning) resultToChat(u *turn, b anthropicBlock) error {
 		}
 		switch part.Type {
 		case "text":
-			return r.text(part.Text)
+			r.text(part.Text)
+			return nil
 		case "image", "document":
 			return q.dataToChat(u, part)
 		}
@@ -240,7 +241,7 @@ func (q *turning) dataToChat(u *turn, b anthropicBlock) error {
 		}
 		u.parts = append(u.parts, object{"type": "file", "file": object{"filename": name, "file_data": "data:" + s.Media + ";base64," + s.Data}})
 	case s.Type == "text" && b.Type == "document":
-		return u.text(s.Data)
+		u.text(s.Data)
 	default:
 		return cannot("it has a %s by %q, which has no counterpart", b.Type, s.Type)
 	}

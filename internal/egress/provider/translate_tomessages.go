@@ -74,13 +74,14 @@ func (q *turning) toMessages(clean []byte) (object, error) {
 }
 
 func (q *turning) stops(raw json.RawMessage) (all []string, err error) {
-	add := func(s string) error { all = append(all, s); return nil }
+	add := func(s string) { all = append(all, s) }
 	err = each(raw, add, func(raw json.RawMessage) error {
 		var s string
 		if json.Unmarshal(raw, &s) != nil {
 			return cannot("what ends the answer is no text")
 		}
-		return add(s)
+		add(s)
+		return nil
 	})
 	return all, err
 }
@@ -161,12 +162,11 @@ func (s *speaking) add(raw json.RawMessage) error {
 	return cannot("it has a message of %q", m.Role)
 }
 
-func (s *speaking) text(role string) func(string) error {
-	return func(text string) error {
+func (s *speaking) text(role string) func(string) {
+	return func(text string) {
 		if text != "" {
 			s.say(role, object{"type": "text", "text": text})
 		}
-		return nil
 	}
 }
 
@@ -190,7 +190,8 @@ func (s *speaking) assistant(m openAIMessage) error {
 		if p.Type != "text" && p.Type != "refusal" {
 			return cannot("it has %q in a message of assistant, which has no counterpart", p.Type)
 		}
-		return say(p.Text + p.Refusal)
+		say(p.Text + p.Refusal)
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -250,7 +251,8 @@ func (s *speaking) part(raw json.RawMessage) error {
 	}
 	switch p.Type {
 	case "text":
-		return s.text("user")(p.Text)
+		s.text("user")(p.Text)
+		return nil
 	case "image_url":
 		var i struct {
 			URL string `json:"url"`
