@@ -30,7 +30,7 @@ func reaching(boxes mediator.Boxes, session *api.Session) mediator.Starter {
 // reachingOnce is reaching for a verb with which a person looks at servers. There is no
 // session but for what goes to other machines.
 func reachingOnce(boxes mediator.Boxes, p *personSession) mediator.Starter {
-	return remote.New(remote.Options{Local: boxes, Authorize: authorizing, Reach: remote.Reach(&farWay{open: p.open})})
+	return remote.New(remote.Options{Local: boxes, Authorize: authorizing, Reach: remote.Reach(&farWay{open: p.open, denied: p.wasDenied})})
 }
 
 // lookAt has a person log in to a server, if it wants that, and returns its tools as JSON
@@ -46,7 +46,8 @@ func lookAt(ctx context.Context, p *personSession, boxes mediator.Boxes, log *sl
 // A farWay carries requests to other machines, each decided by the session that open
 // gives when the first one comes.
 type farWay struct {
-	open func(ctx context.Context) (act.Decider, error)
+	open   func(ctx context.Context) (act.Decider, error)
+	denied func() // hears of each request that was; may be nil
 
 	mu  sync.Mutex
 	way http.RoundTripper
@@ -60,6 +61,9 @@ func (w *farWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := way.RoundTrip(r)
 	if no, ok := errors.AsType[*egress.DeniedError](err); ok {
+		if w.denied != nil {
+			w.denied()
+		}
 		return nil, &remote.NotAllowed{Reason: no.Reason}
 	}
 	return resp, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon"
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/control"
 	"ringfence/internal/sandbox"
@@ -267,7 +269,9 @@ func newServersTest(s *streams) *cobra.Command {
 		Use:   "test [NAME]",
 		Short: "Start the servers of a list, or one, and say whether they work",
 		Long: "Start each server of a list in its box, or reach it, read its tools, ask whether\n" +
-			"it answers, and stop it. Nothing is decided, and no tool is called.",
+			"it answers, and stop it. No tool is called. Requests to other machines are decided by\n" +
+			"the default constitution; without a terminal nobody is asked, and what would need a\n" +
+			"yes is denied.",
 		Args:        cobra.MaximumNArgs(1),
 		Annotations: exits(status{codeFailed, "one does not work, or has a tool that no agent can call before a review"}),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -292,6 +296,7 @@ type testedServer struct {
 	Error    string `json:"error,omitempty"`
 	Log      string `json:"log,omitempty"`
 
+	Allow    string   `json:"allow,omitempty"`      // a sentence that lets requests through, if one was denied
 	OutOfUse []string `json:"out_of_use,omitempty"` // tools that no agent can call before a review
 }
 
@@ -319,6 +324,9 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) (er
 	// There is no session, and nothing that the servers do is done for an agent.
 	boxes.Record = func(context.Context, string, sandbox.Report) error { return nil }
 	p := &personSession{s: s, verb: "test"}
+	if !s.atTerminal() {
+		p.f.asks.ask = api.AskNever // a trial that waits for a person says nothing of the server
+	}
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
 	all := []testedServer{}
 	works := true
@@ -337,6 +345,9 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) (er
 		}
 		t := mediator.Try(ctx, mediator.Options{Starter: reachingOnce(boxes, p), Version: version, Log: slog.New(slog.DiscardHandler)}, server)
 		r := tested(t)
+		if p.denials.Swap(0) > 0 && t.Error != "" {
+			r.Allow = allowing(server)
+		}
 		if r.OutOfUse, err = daemon.OutOfUse(home, server.Name, t.List); err != nil {
 			return err
 		}
@@ -381,6 +392,17 @@ func tested(t mediator.Trial) testedServer {
 	return r
 }
 
+// allowing is the sentence of a constitution that lets requests to a server through; "" if
+// it has no host.
+func allowing(server mediator.Server) string {
+	at, err := url.Parse(server.URL)
+	if err != nil || at.Hostname() == "" {
+		return ""
+	}
+	host := at.Hostname()
+	return fmt.Sprintf("The agent may fetch from %s and send to %s.", host, host)
+}
+
 func testedText(all []testedServer) string {
 	var b strings.Builder
 	for _, t := range all {
@@ -392,6 +414,9 @@ func testedText(all []testedServer) string {
 			}
 		} else {
 			fmt.Fprintf(&b, "%-16s does not work: %s\n", t.Name, t.Error)
+			if t.Allow != "" {
+				fmt.Fprintf(&b, "%-16s a sentence of your constitution that allows it: %s\n", "", t.Allow)
+			}
 		}
 		if t.Box != "" {
 			fmt.Fprintf(&b, "%-16s box: %s\n", "", shortBox(t.Box))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,7 +124,12 @@ type personSession struct {
 	client  *api.Client
 	session *api.Session
 	quiet   func() // ends what tells of questions
+
+	denials atomic.Int64 // requests that were denied
 }
+
+// wasDenied hears of a request that was denied.
+func (p *personSession) wasDenied() { p.denials.Add(1) }
 
 func (p *personSession) open(ctx context.Context) (act.Decider, error) {
 	client, err := connect(ctx)
