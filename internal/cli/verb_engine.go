@@ -11,6 +11,7 @@ import (
 
 	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/mediator/control"
 	"ringfence/internal/sandbox/native"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
@@ -50,6 +51,9 @@ func newEngineRun() *cobra.Command {
 			if err := proc.NoCores(); err != nil { // it has the secrets of this person
 				return err
 			}
+			if err := sweepMediators(home); err != nil {
+				return err
+			}
 			err = daemon.Serve(c.Context(), daemon.Options{Home: home, Program: version, Sweep: native.Sweep}, started)
 			if errors.Is(err, ipc.ErrLocked) {
 				return nil
@@ -59,6 +63,15 @@ func newEngineRun() *cobra.Command {
 	}
 	c.Flags().BoolVar(&started, daemon.FlagStarted, false, "say on the pipe that is descriptor 3 how it went")
 	return c
+}
+
+// sweepMediators removes what mediators that were killed have left in home.
+func sweepMediators(home string) error {
+	socket, err := paths.EngineSocket(home)
+	if err != nil {
+		return err
+	}
+	return control.SweepAll(socket)
 }
 
 func newEngineStatus(s *streams) *cobra.Command {

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -203,6 +204,14 @@ func Running(engineSocket string) (map[int]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// SweepAll removes what mediators that ended without notice have left beside the engine's
+// socket.
+func SweepAll(engineSocket string) error {
+	all, err := Running(engineSocket)
+	Sweep(slices.Collect(maps.Values(all)))
+	return err
 }
 
 // Sweep removes the sockets of processes that have ended: nobody answers there.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,10 +125,17 @@ func TestControl(t *testing.T) {
 			t.Errorf("%+v: %+v", q, a)
 		}
 	}
+	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: Path(engine, 4712), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.SetUnlinkOnClose(false)
+	if err := errors.Join(killed.Close(), SweepAll(engine)); err != nil { // the other is in use
+		t.Error(err)
+	}
 	if got, err := Running(engine); err != nil || !slices.Equal(slices.Collect(maps.Keys(got)), []int{4711}) {
 		t.Errorf("running: %v, %v", got, err)
 	}
-	Sweep([]string{path}) // it is in use
 	ask(Question{What: List})
 	cancel()
 	if err := errors.Join(<-served, <-ran); err != nil {

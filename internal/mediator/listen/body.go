@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -33,8 +34,10 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, who string) (body
 		return nil, http.StatusRequestEntityTooLarge
 	case errors.Is(err, errBodies):
 		return nil, http.StatusServiceUnavailable
-	case err != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, http.StatusRequestTimeout
+	case err != nil: // its pieces are none, or it broke off
+		return nil, http.StatusBadRequest
 	case len(strings.TrimSpace(string(body[:min(len(body), 64)]))) == 0:
 		return nil, http.StatusBadRequest
 	}
