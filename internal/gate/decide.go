@@ -285,9 +285,7 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 		no = d.pay()
 	}
 	if no == nil {
-		if err := d.granted(); err != nil {
-			no = refuse(act.CodeInternal, "%v", err)
-		}
+		d.granted()
 	}
 	t := d.allowed()
 	if no != nil {

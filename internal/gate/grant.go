@@ -118,9 +118,9 @@ var errTooManyGrants = errors.New("the session has ended, or has too many grants
 
 // granted carries out what was decided about the other tools of grants. What it
 // dispatches is what the tool says: that knows nothing by itself.
-func (d *draft) granted() error {
+func (d *draft) granted() {
 	if d.tool == nil {
-		return nil
+		return
 	}
 	switch d.tool.Annotation.Grant {
 	case policy.GrantAsk:
@@ -128,17 +128,14 @@ func (d *draft) granted() error {
 		text, _ := d.res.Facts["/domain"].(string)
 		host, port, err := weburl.ParseHostPort(text)
 		done := err == nil && d.run.Session.Revoke(host.WithPort(port))
-		return d.dispatch(map[string]any{"domain": text, "removed": done})
+		d.dispatch(map[string]any{"domain": text, "removed": done})
 	case policy.GrantList:
-		return d.dispatch(map[string]any{"domains": append([]string{}, d.run.Session.Grants()...)})
+		d.dispatch(map[string]any{"domains": append([]string{}, d.run.Session.Grants()...)})
 	}
-	return nil
 }
 
-func (d *draft) dispatch(args map[string]any) error {
-	raw, err := json.Marshal(args)
-	if err == nil {
+func (d *draft) dispatch(args map[string]any) {
+	if raw, err := json.Marshal(args); err == nil { // texts always encode
 		d.res.Bytes = raw
 	}
-	return err
 }

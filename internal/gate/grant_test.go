@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,11 @@ func TestGrants(t *testing.T) {
 	if got := call("add_proxy_domain", to); got.Verdict != act.Deny || len(b.people.digests) > 0 {
 		t.Errorf("what a clause speaks of was granted: %+v", got)
 	}
+	says.Verdict = act.Escalate
+	if got := call("add_proxy_domain", to); got.Code != act.CodePolicy || len(b.people.digests) > 0 {
+		t.Errorf("what a clause asks about inside was granted whole: %+v", got)
+	}
+	says.Verdict = act.Deny
 	says.Quiet, says.Rules = true, []string{"c3.1"}
 	if got := call("add_proxy_domain", to); got.Verdict != act.Deny || len(b.people.digests) > 0 {
 		t.Errorf("what a clause forbids was granted: %+v", got)
@@ -79,6 +85,14 @@ func TestGrants(t *testing.T) {
 	if got := call("remove_proxy_domain", to); !strings.Contains(string(got.Bytes), `"removed":true`) || connect().Verdict != act.Deny {
 		t.Errorf("%+v", got)
 	}
+	if got := call("add_proxy_domain", ""); got.Code != act.CodeInvalid {
+		t.Errorf("a grant for nothing: %+v", got)
+	}
+	for i := 0; b.run.Session.Grant(fmt.Sprintf("d%d.example.org:443", i)); i++ {
+	}
+	if got, err := New(b.o).Decide(context.Background(), act.Request{Session: "s", Verb: act.VerbCall, Tool: "proxy.add_proxy_domain", Args: []byte(`{"domain":"one.more.example.org:443"}`)}); err == nil || got.Verdict != act.Deny {
+		t.Errorf("one grant too many: %v %+v", err, got)
+	}
 	for args, want := range map[string]act.Verdict{`{"domain":"` + to + `"}`: act.Escalate, `{"domain":"localhost:80"}`: act.Deny} {
 		if got := Evaluate(b.run, act.Request{Verb: act.VerbCall, Tool: "proxy.add_proxy_domain", Args: []byte(args)}, Given{}); got.Verdict != want {
 			t.Errorf("%s is said to be %+v", args, got)
@@ -86,5 +100,14 @@ func TestGrants(t *testing.T) {
 	}
 	if err := New(b.o).Orphan(context.Background(), b.run); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUngrantable: nobody is asked about what is no name of the public internet.
+func TestUngrantable(t *testing.T) {
+	for _, to := range []string{"", "a b:443", "[::1]:443", "printer.local:80"} {
+		if ungrantable(to) == "" {
+			t.Errorf("a person is asked about %q", to)
+		}
 	}
 }

@@ -53,7 +53,7 @@ func TestCarried(t *testing.T) {
 	b := newBench(t, allow)
 	r := direct(act.Connect, "a.org:443")
 	r.Direct[0].Tree = false
-	for _, body := range []string{`{"sent":3,"received":4,"ms":5,"address":"192.0.2.1:443","tunnel":true}`, `{"sent":3,"other":4}`} {
+	for _, body := range []string{`{"sent":3,"received":4,"ms":5,"address":"192.0.2.1:443","tunnel":true}`, `{"sent":3,"other":4}`, `{"sent":3,"sent":4}`} {
 		tick := b.decide(r)
 		if _, err := New(b.o).Finish(context.Background(), tick, act.Outcome{Body: []byte(body), Labels: []act.Label{act.LabelUntrusted}}); err != nil {
 			t.Fatal(err)
