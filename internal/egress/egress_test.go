@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type decider struct {
 	gate     chan struct{} // what escalates waits for it
 	seen     func(ending)  // each ending, if it is set
 	leaveOut []string      // of offers of more than one version
+	denies   []string      // rules that denials name besides
 
 	mu     sync.Mutex
 	asked  []string
@@ -57,7 +59,7 @@ func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 	}
 	d.asked = append(d.asked, said)
 	d.n++
-	t := act.Ticket{ID: fmt.Sprint("s/", d.n), Code: act.CodePolicy, Rules: []string{"default"}, Reason: "denied: no clause allows it", Effects: r.Direct, Lend: d.lend}
+	t := act.Ticket{ID: fmt.Sprint("s/", d.n), Code: act.CodePolicy, Rules: slices.Concat(d.denies, []string{"default"}), Reason: "denied: no clause allows it", Effects: r.Direct, Lend: d.lend}
 	err := d.fail
 	d.mu.Unlock()
 	if err != nil {

@@ -73,7 +73,11 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, u weburl.URL) {
 	i.since = x.way.tally.begin()
 	t, no := x.ask(r.Context(), q)
 	if no != nil {
-		i.say(w, no.status(), no.Reason)
+		status := no.status()
+		if slices.Contains(no.Rules, overBudget) {
+			status = provider.OverBudget(i.wire())
+		}
+		i.say(w, status, no.Reason)
 		return
 	}
 	e := ending{}
@@ -130,13 +134,20 @@ func (i *inference) no(w http.ResponseWriter, r *http.Request, status int, why e
 	i.say(w, status, why.Error())
 }
 
+// overBudget is the rule that a denial names when a budget is used up (package gate).
+const overBudget = "budget"
+
+// wire is the form in which the client is answered.
+func (i *inference) wire() provider.Wire {
+	if i.turned != nil {
+		return i.turned.From
+	}
+	return i.e.Wire
+}
+
 // say answers in the form of the provider that was asked.
 func (i *inference) say(w http.ResponseWriter, status int, why string) {
-	wire := i.e.Wire
-	if i.turned != nil {
-		wire = i.turned.From
-	}
-	body := provider.Refusal(wire, status, why)
+	body := provider.Refusal(i.wire(), status, why)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("X-Ringfence-Denied", "model")

@@ -246,3 +246,16 @@ func TestFilesInside(t *testing.T) {
 		t.Errorf("%d %q", res.StatusCode, got)
 	}
 }
+
+// TestModelOverBudget: that nothing is left of a budget is said as the service says it, and
+// not as a key that is not accepted.
+func TestModelOverBudget(t *testing.T) {
+	s, heard := service(t)
+	at := "site.test:" + port(s)
+	r := modelRig(t, s, "allow use-secret*")
+	r.denies = []string{"budget"}
+	res, _, _ := r.ask(t, post(at, "/v1/messages", "x-api-key: sk-stand-in\r\n", `{"model":"m","messages":[]}`))
+	if got := body(t, res); res.StatusCode != 402 || !strings.Contains(got, "billing_error") || len(*heard) > 0 {
+		t.Errorf("%d %q, heard %q", res.StatusCode, got, *heard)
+	}
+}

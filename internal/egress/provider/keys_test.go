@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -45,5 +46,18 @@ func TestKeysGoWhereTheProviderIs(t *testing.T) {
 	}
 	if first := loan.Providers()[0].Bindings[0].Host; first != "api.anthropic.com" {
 		t.Errorf("what is known of providers was changed: %s", first)
+	}
+}
+
+// TestOverBudget: a budget is told of as the service would.
+func TestOverBudget(t *testing.T) {
+	for w, want := range map[Wire]string{
+		Messages: `402 {"error":{"message":"why","type":"billing_error"},"type":"error"}`,
+		Chat:     `429 {"error":{"code":"insufficient_quota","message":"why","type":"insufficient_quota"}}`,
+		Google:   `403 {"error":{"code":403,"message":"why","status":"PERMISSION_DENIED"}}`,
+	} {
+		if got := fmt.Sprint(OverBudget(w), " ", string(Refusal(w, OverBudget(w), "why"))); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

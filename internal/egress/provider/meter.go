@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -354,7 +355,11 @@ func ending(w Wire, why string) []byte {
 		if err != nil {
 			why = []byte(`""`)
 		}
-		return []byte("event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":" + string(why) + ",\"param\":null}\n\n")
+		// Some clients read the one and some the other; to Codex a stream without the second
+		// is one to connect to again.
+		return fmt.Appendf(nil, "event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":%s,\"param\":null}\n\n"+
+			"event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"id\":\"resp_ended\",\"object\":\"response\",\"status\":\"failed\","+
+			"\"output\":[],\"error\":{\"code\":\"insufficient_quota\",\"message\":%[1]s}}}\n\n", why)
 	case Chat, Google:
 	}
 	b.WriteString("data: ")

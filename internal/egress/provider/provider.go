@@ -240,7 +240,11 @@ func Refusal(w Wire, status int, why string) []byte {
 	case Google:
 		body = map[string]any{"error": map[string]any{"code": status, "message": why, "status": "PERMISSION_DENIED"}}
 	case Chat, Responses:
-		body = map[string]any{"error": map[string]any{"message": why, "type": refusalType(status), "code": "denied"}}
+		code := "denied"
+		if status == 402 || status == 429 {
+			code = "insufficient_quota"
+		}
+		body = map[string]any{"error": map[string]any{"message": why, "type": refusalType(status), "code": code}}
 	default:
 		body = map[string]any{"error": why}
 	}
@@ -257,6 +261,20 @@ func refusalType(status int) string {
 		return "invalid_request_error"
 	case 402:
 		return "billing_error"
+	case 429:
+		return "insufficient_quota"
 	}
 	return "permission_error"
+}
+
+// OverBudget is the status with which the service of wire w says that nothing is left to
+// pay with. Its clients do not ask again then, as some do after any other refusal.
+func OverBudget(w Wire) int {
+	switch w {
+	case Messages:
+		return 402
+	case Chat, Responses:
+		return 429
+	}
+	return 403 // Google's clients wait for better times after 429
 }
