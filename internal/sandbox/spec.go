@@ -77,9 +77,9 @@ type Ability uint8
 
 // The abilities.
 const (
-	Overlays Ability = iota + 1 // a box whose workspace is an overlay
-	Copies                      // one whose workspace is a copy
-	Entrances                   // one with ways to a network by policy
+	Overlays  Ability = iota + 1 // a box whose workspace is an overlay
+	Copies                       // one whose workspace is a copy
+	Entrances                    // one with ways to a network by policy
 )
 
 // ErrNoOverlay is wrapped, beside ErrNotBuilt, by an error of Start when the workspace

@@ -45,6 +45,12 @@ func (b *builder) think() error {
 	if p.hold, err = holdingOf(s, v, who); err != nil {
 		return err
 	}
+	if hide := b.notOurs(p.hold.homes); len(hide) > 0 {
+		s.Denied = slices.Concat(s.Denied, hide)
+		if v, err = newView(s, who, !b.plain, b.known.host); err != nil {
+			return err
+		}
+	}
 	b.holdSockets(&p.hold)
 	p.entering = enteringOf(s.Ways)
 	b.plan = p
@@ -133,8 +139,12 @@ func (h *holding) follow(who person) error {
 			return err
 		}
 		for _, l := range led {
-			if l.Path == "" {
+			switch {
+			case l.Path == "":
 				h.unseen = append(h.unseen, l)
+				continue
+			case l.Home:
+				h.homes = append(h.homes, l.Path)
 				continue
 			}
 			if !slices.Contains(h.led, l.Path) {

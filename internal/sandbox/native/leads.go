@@ -15,5 +15,5 @@ func Leads(workspace, home string) ([]hold.Led, error) {
 		global = append(global, home+"/.config/git/config", home+"/.gitconfig")
 	}
 	led, err := hold.Rules{Writable: []string{workspace}, Home: home}.Follow(workspace, global...)
-	return slices.DeleteFunc(led, func(l hold.Led) bool { return l.Path == "" }), err
+	return slices.DeleteFunc(led, func(l hold.Led) bool { return l.Path == "" || l.Home }), err
 }

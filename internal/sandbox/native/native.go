@@ -25,7 +25,8 @@
 //	    directory of a box without mounts of its own, which goes with it.
 //	N6  What is in [Tier.Own] is in no box, by no name that a mount gives it, and our
 //	    program cannot be changed by such a name: there is no box then. Homes of
-//	    ringfence that are not ours are hidden as far as paths.ForeignHomes finds them.
+//	    ringfence that are not ours are hidden as far as paths.ForeignHomes, and for
+//	    writable trees hold.Rules.Follow, finds them.
 package native
 
 import (

@@ -27,6 +27,11 @@ func (b *builder) hideOwn(s sandbox.Spec) (sandbox.Spec, error) {
 	return s, err
 }
 
+// notOurs returns those of homes that are not in our own state, which is hidden already.
+func (b *builder) notOurs(homes []string) []string {
+	return slices.DeleteFunc(slices.Clone(homes), func(p string) bool { return paths.HomeAbove(p, b.state) != p })
+}
+
 // checkOwn looks for our own state in the tree that the box really has, under whatever
 // name: the mounts that are known to who decides what a box may see need not be those of
 // this process. It is the kernel's account of the program's process that counts, so that

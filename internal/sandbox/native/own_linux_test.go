@@ -123,19 +123,19 @@ var ownTests = []ownTest{
 // engine.
 func TestHomesOfOthers(t *testing.T) {
 	w := dir(t)
-	for _, d := range []string{"/.ringfence/keys", "/another/keys", "/no/keys"} {
+	for _, d := range []string{"/.ringfence/keys", "/another/keys", "/no/keys", "/deep/er/.ringfence/keys", "/deep/another/keys", "/deep/no/keys"} {
 		if err := errors.Join(os.MkdirAll(w+d, 0o700), os.WriteFile(w+d+"/ledger.key", []byte("ringfence-key/v1 ed25519 secret"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(w+"/no/keys/ledger.key", []byte("seen"), 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(w+"/no/keys/ledger.key", []byte("seen"), 0o600), os.WriteFile(w+"/deep/no/keys/ledger.key", []byte(", deep"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for kind, tier := range kinds {
-		s := sh("cat */keys/* .*/keys/* 2>/dev/null; echo x 2>/dev/null >another/engine.sock; exit 0")
+		s := sh("cat */keys/* .*/keys/* deep/*/keys/* deep/er/.r*/keys/* 2>/dev/null; echo x 2>/dev/null >another/engine.sock; exit 0")
 		s.Workspace = sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}
 		out, err := sandbox.Run(t.Context(), tier, s, nil)
-		if _, there := os.Lstat(w + "/another/engine.sock"); there == nil || string(out.Stdout) != "seen" && (kind != "plain" || !errors.Is(err, sandbox.ErrNotBuilt)) {
+		if _, there := os.Lstat(w + "/another/engine.sock"); there == nil || string(out.Stdout) != "seen, deep" && (kind != "plain" || !errors.Is(err, sandbox.ErrNotBuilt)) {
 			t.Errorf("%s: %q, %v", kind, out.Stdout, err)
 		}
 		for _, in := range []string{"/another", "/another/keys", "/.ringfence/keys"} {

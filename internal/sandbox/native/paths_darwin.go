@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +90,11 @@ func addLed(r *seatbelt.Rules) error {
 			if err != nil {
 				return fmt.Errorf("%s, which %s leads to: %w", l.Path, l.By, err)
 			}
-			r.Held = append(r.Held, p)
+			if !l.Home {
+				r.Held = append(r.Held, p)
+			} else if !slices.ContainsFunc(r.Places, func(q seatbelt.Place) bool { return q.Path == p.Path }) {
+				r.Places = append(r.Places, p)
+			}
 		}
 	}
 	return nil

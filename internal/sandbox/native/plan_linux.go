@@ -91,6 +91,7 @@ type holding struct {
 	led       []string
 	by        []string   // what leads to each of led; not sent
 	unseen    []hold.Led // what is not held, and why; not sent
+	homes     []string   // of ringfence, that were found; not sent
 	later     bool
 	home      string
 	shared    bool     // abstract sockets are those of the machine

@@ -15,12 +15,14 @@ import (
 // ErrForeignHome marks a tree that is, or lies in, a home of ringfence that is not ours.
 var ErrForeignHome = errors.New("a home of ringfence, which nothing in a box gets")
 
+// DefaultName is the name of a home that no variable names, in the home directory of a user.
+const DefaultName = ".ringfence"
+
 const (
-	defaultName = ".ringfence"
-	keyHead     = "ringfence-key/v1 " // of private keys (package keychain)
-	maxEntries  = 1024                // of a directory that are looked at
-	maxUsers    = 64 << 10            // bytes of /etc/passwd that are looked at
-	keysIn      = string(filepath.Separator) + keysName
+	keyHead    = "ringfence-key/v1 " // of private keys (package keychain)
+	maxEntries = 1024                // of a directory that are looked at
+	maxUsers   = 64 << 10            // bytes of /etc/passwd that are looked at
+	keysIn     = string(filepath.Separator) + keysName
 )
 
 // HomeAbove returns the nearest directory that the clean absolute path p is or lies in,
@@ -31,7 +33,7 @@ const (
 // and allocates little. Nothing is remembered: a home can be made at any time.
 func HomeAbove(p string, own []string) string {
 	for p = noKeys(p); len(p) > 1; p = noKeys(above(p)) {
-		if (filepath.Base(p) == defaultName && isDir(p) || hasKeys(p)) && !slices.Contains(own, p) {
+		if (filepath.Base(p) == DefaultName && isDir(p) || hasKeys(p)) && !slices.Contains(own, p) {
 			return p
 		}
 	}
@@ -91,7 +93,7 @@ func ForeignHomes(trees, own []string) ([]string, error) {
 		}
 		for _, user := range users {
 			if within(user, real) {
-				found = append(found, filepath.Join(user, defaultName))
+				found = append(found, filepath.Join(user, DefaultName))
 			}
 		}
 	}
@@ -110,7 +112,7 @@ func homesIn(tree string) (found []string) {
 			if real, err := filepath.EvalSymlinks(p); err == nil && hasKeys(real) {
 				found = append(found, real)
 			}
-		case e.IsDir() && (e.Name() == defaultName || isSockets(e.Name()) || hasKeys(p)):
+		case e.IsDir() && (e.Name() == DefaultName || isSockets(e.Name()) || hasKeys(p)):
 			found = append(found, p)
 		}
 	}

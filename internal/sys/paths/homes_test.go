@@ -69,8 +69,8 @@ func TestHomeAppears(t *testing.T) {
 			grow(t, top, want)
 			home = filepath.Dir(filepath.Dir(filepath.Join(top, want)))
 		}
-		if strings.Contains(want, defaultName) {
-			home = filepath.Join(top, "a", defaultName)
+		if strings.Contains(want, DefaultName) {
+			home = filepath.Join(top, "a", DefaultName)
 			p = filepath.Join(home, "x")
 		}
 		if got := HomeAbove(p, nil); got != home {
@@ -90,7 +90,7 @@ func TestHomeAppears(t *testing.T) {
 // For root, the home of every user is hidden in what is above them.
 func TestForeignHomesOfUsers(t *testing.T) {
 	for _, user := range userHomes() {
-		home := filepath.Join(user, defaultName)
+		home := filepath.Join(user, DefaultName)
 		if fi, err := os.Lstat(home); err != nil || !fi.IsDir() {
 			continue
 		}

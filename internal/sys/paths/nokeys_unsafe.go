@@ -19,7 +19,7 @@ func noKeys(p string) string {
 	}
 	text := make([]byte, len(p)+len(keysIn)+1)
 	for ; len(p) > 1; p = above(p) {
-		if strings.HasSuffix(p, "/"+defaultName) {
+		if strings.HasSuffix(p, "/"+DefaultName) {
 			return p
 		}
 		text[copy(text[copy(text, p):], keysIn)+len(p)] = 0

@@ -45,7 +45,7 @@ func Home() (string, error) {
 	if !filepath.IsAbs(user) {
 		return "", fmt.Errorf("finding the home: the user's home %q is not absolute (set %s)", user, EnvHome)
 	}
-	return filepath.Join(user, defaultName), nil
+	return filepath.Join(user, DefaultName), nil
 }
 
 // EnsureHome returns [Home] after creating it, mode 0700, if nothing is there.

@@ -116,7 +116,7 @@ func Variable(name string) (string, bool) { return os.LookupEnv(name) }
 func OwnState(home string) []string {
 	own := []string{home}
 	if user, err := UserHome(); err == nil {
-		own = append(own, filepath.Join(user, defaultName))
+		own = append(own, filepath.Join(user, DefaultName))
 	}
 	for i, p := range own {
 		if real, err := filepath.EvalSymlinks(p); err == nil {

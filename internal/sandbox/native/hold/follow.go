@@ -30,16 +30,19 @@ type Led struct {
 	Path   string
 	By     string // what leads there, for people: "core.hooksPath in /work/.git/config"
 	Object string // without a path, what that is about
+	// Home says that Path is a home of ringfence, which is to be hidden, not held. It can
+	// be the caller's own.
+	Home bool
 }
 
 // Follow returns what leads elsewhere in what is writable, to be added to Rules.Led:
 // links at places in root and within what is held there, and what the configuration of the
 // repositories that root is in, and has in it, tells git to run or to obey: directories
 // of hooks (core.hooksPath), attributes, templates, further configuration, and the
-// files that commands name. global are further files of configuration, which count for
+// files that commands name; and homes of ringfence. global are further files of configuration, which count for
 // all of them; all that conditions would include is included.
 //
-// It looks for repositories, and for links at places, in the directories that are
+// It looks for repositories, homes, and links at places, in the directories that are
 // nearest to root, at most [MaxDirectories] of them, for repositories as many more in what
 // package managers have installed there, three levels deep, among the submodules and work trees of those that it finds, and nowhere else but in
 // what the last of these directories have in them. Of commands, and of
@@ -136,6 +139,7 @@ type follower struct {
 	err   error
 
 	repositories map[string]bool // by their git directories
+	homes        int             // of ringfence, found so far
 	files        int             // of configuration, read so far
 	listed       int             // entries of directories, so far
 	told         map[string]bool // commands that cannot be followed, by what names them
@@ -171,7 +175,7 @@ func (f *follower) hold(p, by string) {
 	case f.seen[p] || f.judge.root(p) == "":
 	case f.above(p) != "":
 		f.wrong(fmt.Errorf("%s leads to %s; all of %s cannot be held: move what the host runs to a directory of its own", by, p, f.above(p)))
-	case len(f.found) == maxLed:
+	case len(f.found)-f.homes == maxLed:
 		f.wrong(fmt.Errorf("more than %d paths are led to; give the box a smaller tree", maxLed))
 	default:
 		f.seen[p] = true

@@ -67,6 +67,10 @@ func TestFollow(t *testing.T) {
 				got = append(got, "told "+strings.ReplaceAll(l.Object, top+"/", ""))
 				continue
 			}
+			if l.Home {
+				got = append(got, "home "+strings.TrimPrefix(l.Path, top+"/"))
+				continue
+			}
 			got = append(got, "followed "+strings.TrimPrefix(l.Path, top+"/"))
 		}
 		for line := range strings.Lines(string(a.Comment)) {

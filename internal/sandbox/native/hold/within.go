@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"ringfence/internal/act/places"
+	"ringfence/internal/sys/paths"
 )
 
 // MaxDirectories is how many directories of a tree are looked through for repositories.
@@ -19,6 +20,8 @@ const (
 	aheads = 128
 	// listers is how many do it at the same time: the rest of the machine builds the box.
 	listers = 2
+	// maxHomes is how many homes of ringfence are hidden: each is a mount of the box.
+	maxHomes = 256
 )
 
 // within looks for repositories in root, and for links at what is held: level by level, so
@@ -57,6 +60,7 @@ type listing struct {
 	entries     int
 	err         error
 	git         bool // it has what a repository has
+	keys        bool // it has a directory as a home of ours has
 }
 
 // list lists dirs, as far as they are looked at.
@@ -66,6 +70,7 @@ func (f *follower) list(dirs []string) []listing {
 		l := &all[i]
 		l.entries, l.err = list(dirs[i], maxListed, room, func(name []byte, kind fs.FileMode) {
 			l.git = l.git || spelled(name, gitDir) || spelled(name, "head")
+			l.keys = l.keys || kind.IsDir() && string(name) == "keys"
 			switch {
 			case kind&fs.ModeSymlink != 0:
 				l.links = append(l.links, string(name))
@@ -135,7 +140,13 @@ func (f *follower) look(dir string, l listing, everywhere []setting) (dirs []str
 	for _, name := range l.links {
 		f.link(join(dir, name))
 	}
+	if l.keys {
+		f.home(dir)
+	}
 	for _, name := range l.dirs {
+		if name == paths.DefaultName {
+			f.home(join(dir, name))
+		}
 		if p := join(dir, name); slices.Contains(f.manager, name) {
 			f.packages = append(f.packages, p)
 		} else {
@@ -143,6 +154,18 @@ func (f *follower) look(dir string, l listing, everywhere []setting) (dirs []str
 		}
 	}
 	return dirs
+}
+
+// home adds dir if it is a home of ringfence, whoever's.
+func (f *follower) home(dir string) {
+	switch {
+	case paths.HomeAbove(dir, nil) != dir:
+	case f.homes == maxHomes:
+		f.wrong(fmt.Errorf("more than %d homes of ringfence are to be hidden; give the box a smaller tree", maxHomes))
+	default:
+		f.homes++
+		f.found = append(f.found, Led{Path: dir, By: "a home of ringfence", Home: true})
+	}
 }
 
 // spelled reports whether name, of an entry, can be what is meant by small, which is in
