@@ -10,7 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"ringfence/internal/act"
 	"ringfence/internal/act/weburl"
+	"ringfence/internal/egress/mitm"
 )
 
 // A destination is where a connection of the box is to go.
@@ -51,6 +53,35 @@ func (w *way) carry(ctx context.Context, d *destination, t *ticket) {
 	began := [2]int64{d.stream.got.Load(), d.stream.put.Load()}
 	e.err = w.inside(ctx, d)
 	e.Sent, e.Received = d.stream.got.Load()-began[0], d.stream.put.Load()-began[1]
+	if t.inside && refused(e.err) {
+		w.refused(ctx, d, e)
+	}
+}
+
+// refused reports whether err says that something was not let through, rather than that a
+// side has gone.
+func refused(err error) bool {
+	if _, ok := errors.AsType[*mitm.RefusedError](err); ok {
+		return true
+	}
+	for _, why := range []error{errOpaque, errName, errNoName, errHello, errNoOpen} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused records that a connection, about which nothing was decided as all in it is, had
+// in it what is no request.
+func (w *way) refused(ctx context.Context, d *destination, e ending) {
+	t, no := w.decide(ctx, question{
+		effects: []act.Effect{hostEffect(act.Connect, d.host, d.port)},
+		facts:   facts{Via: d.via, PID: d.stream.from.PID, Inside: true, Refused: plain(e.err.Error())},
+	})
+	if no == nil {
+		t.finish(e)
+	}
 }
 
 // lends reports whether a secret may go to d: then what is inside is read, so that its

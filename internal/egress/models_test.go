@@ -259,3 +259,26 @@ func TestModelOverBudget(t *testing.T) {
 		t.Errorf("%d %q, heard %q", res.StatusCode, got, *heard)
 	}
 }
+
+// TestRefusedInside: what is no request, in a connection about which nothing is decided as
+// all in it is, is on record.
+func TestRefusedInside(t *testing.T) {
+	models, err := provider.New([]provider.Provider{{Name: "ours", URL: "https://site.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(o *Options) { o.Models, o.Intercept = models, opener{} })
+	res, b, conn := r.ask(t, "CONNECT site.test:22 HTTP/1.1\r\nHost: site.test:22\r\n\r\n")
+	if res.StatusCode != 200 {
+		t.Fatal(res.Status)
+	}
+	if _, err := io.WriteString(conn, "\x00\x00not for a model"); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(b); err != nil || len(rest) > 0 {
+		t.Errorf("%q %v", rest, err)
+	}
+	if err := r.stop(); err != nil || !slices.Contains(r.decider.asked, "connect site.test:22") {
+		t.Errorf("%v %q", err, r.decider.asked)
+	}
+}
