@@ -317,7 +317,15 @@ func (l *link) offered(client asker) []byte {
 			out = append(out, pair{name: capabilityFor[method]})
 		}
 	}
-	left, err := setMembers(client.offers(), out)
+	offers := client.offers()
+	if v, ok, err := strictjson.Find(offers, "/extensions"); !client.passes() && err == nil && ok && v.Kind == strictjson.Object {
+		left, err := setMembers(v.Raw, []pair{{name: extTasks}}) // a session has others
+		if err != nil {
+			return nil
+		}
+		out = append(out, pair{"extensions", left})
+	}
+	left, err := setMembers(offers, out)
 	if err != nil {
 		return nil
 	}

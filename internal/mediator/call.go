@@ -81,8 +81,8 @@ type call struct {
 	free func() // releases the memory that the result counts as; nil before it came
 	says *saying
 
-	taskable bool   // the server may make a task of it
-	needs    string // a pointer to what the server must have declared; "" is nothing
+	task  bool   // it asks for a task, in the era of sessions
+	needs string // a pointer to what the server must have declared; "" is nothing
 
 	// build makes the line for the server. With token the server gets a progress token
 	// also where the client gave none.
@@ -113,11 +113,7 @@ func (f *front) call(ctx context.Context, m message) parcel {
 		return parcel{line: fault(m.id(), codeParams, "refused: "+err.Error())}
 	}
 	c := &call{f: f, m: m, s: s, tool: true, name: parts.name, args: parts.arguments.of(m.raw)}
-	if c.taskable = parts.task.ok() && !f.passes(m); c.taskable {
-		c.needs = "/tasks/requests/tools/call"
-	} else if f.passes(m) {
-		c.taskable = f.knowsTasks(m)
-	}
+	c.task = parts.task.ok() && !f.passes(m)
 	if c.args == nil {
 		c.args = []byte("{}")
 	}
@@ -145,11 +141,10 @@ func (c *call) answer(ctx context.Context) []byte {
 			return c.failed(act.Ticket{}, err, "")
 		}
 		if c.needs != "" && !c.s.has(c.needs) {
-			what := c.m.method
-			if c.tool {
-				what = "calls as tasks"
-			}
-			return fault(c.m.id(), codeMethod, "server "+c.s.cfg.Name+" does not offer "+what)
+			return fault(c.m.id(), codeMethod, "server "+c.s.cfg.Name+" does not offer "+c.m.method)
+		}
+		if c.task && !c.s.tasks(inSessions) {
+			return fault(c.m.id(), codeMethod, "server "+c.s.cfg.Name+" does not offer calls as tasks")
 		}
 	}
 	stop := c.f.waiting(c.m)

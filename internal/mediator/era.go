@@ -66,7 +66,7 @@ func (sessions) initialize(f *front, m message) []byte {
 	f.m.meet(sessioned, f.hello.capabilities)
 	f.opened.Store(true)
 	b := append([]byte(`{"protocolVersion":`), quote(version)...)
-	b = append(append(b, `,"capabilities":`...), f.m.capabilities()...)
+	b = append(append(b, `,"capabilities":`...), f.m.capabilities(inSessions)...)
 	b = append(append(b, `,"serverInfo":`...), f.m.identity()...)
 	return append(f.m.withInstructions(b), '}')
 }

@@ -196,7 +196,7 @@ func unsupported(version string) []byte {
 // discover says what there is, to clients that open no session.
 func (requests) discover(m *Mediator) []byte {
 	b := append([]byte(`{"resultType":"complete","supportedVersions":`), supported()...)
-	b = append(append(b, `,"capabilities":`...), m.capabilities()...)
+	b = append(append(b, `,"capabilities":`...), m.capabilities(inRequests)...)
 	b = m.withInstructions(b)
 	b = append(append(b, `,"ttlMs":0,"cacheScope":"private","_meta":{"`+metaServer+`":`...), m.identity()...)
 	return append(b, "}}"...)

@@ -38,9 +38,10 @@ func (s *server) has(pointer string) bool {
 	return err == nil && ok && v.Kind != strictjson.Null && v.Kind != strictjson.False
 }
 
-// capabilities is what we offer to clients of either era: what the servers do, once all of
-// them have been up, and until then whatever they might.
-func (m *Mediator) capabilities() []byte {
+// capabilities is what we offer to clients of an era: what the servers do, once all of them
+// have been up, and until then whatever they might. Tasks of servers of the other era are
+// not offered: see [server.tasks].
+func (m *Mediator) capabilities(era eras) []byte {
 	b := []byte(`{"tools":{"listChanged":true}`)
 	for _, c := range []struct{ pointer, offer string }{
 		{"/prompts", `,"prompts":{"listChanged":true}`},
@@ -52,11 +53,8 @@ func (m *Mediator) capabilities() []byte {
 			b = append(b, c.offer...)
 		}
 	}
-	if slices.ContainsFunc(m.servers, func(s *server) bool { return s.has("/tasks/requests/tools/call") }) {
-		b = append(b, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
-	}
-	if slices.ContainsFunc(m.servers, func(s *server) bool { return s.has("/extensions/" + strictjson.Escape(extTasks)) }) {
-		b = append(b, `,"extensions":{"`+extTasks+`":{}}`...)
+	if slices.ContainsFunc(m.servers, func(s *server) bool { return s.tasks(era) }) {
+		b = append(b, offersTasks[era]...)
 	}
 	return append(b, '}')
 }
@@ -220,7 +218,7 @@ func (s *server) heard(l *link, m message) {
 	case "notifications/resources/updated":
 		s.updated(m)
 	case "notifications/tasks/status":
-		s.taskChanged(m)
+		s.taskChanged(l, m)
 	case tellMessage:
 		s.logged(l, m)
 	}

@@ -27,6 +27,39 @@ const (
 	maxTaskID    = 512  // bytes of the id that a server gives
 )
 
+// The eras have different tasks, and one is not made into the other. In sessions a client
+// asks for a task, and the server must make one, whose result it holds back until it is
+// there; of requests the server makes one as it likes, and the state carries the result. A
+// call for a task at a server of requests is refused before it is sent, and a server of
+// sessions cannot make one for a client of requests.
+
+// offersTasks is the member of our capabilities that says there are tasks.
+var offersTasks = map[eras]string{
+	inSessions: `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`,
+	inRequests: `,"extensions":{"` + extTasks + `":{}}`,
+}
+
+// tasks reports whether the newest incarnation of the server has the tasks of an era.
+func (s *server) tasks(era eras) bool {
+	s.mu.Lock()
+	requests := slices.Contains(requestVersions, s.offer.protocol)
+	s.mu.Unlock()
+	if requests != (era == inRequests) {
+		return false
+	}
+	if requests {
+		return s.has("/extensions/" + strictjson.Escape(extTasks))
+	}
+	return s.has("/tasks/requests/tools/call")
+}
+
+// stateless reports whether the server is spoken to in the era of requests.
+func (l *link) stateless() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.alone != nil
+}
+
 // extTasks is the extension of the era of requests that has tasks.
 const extTasks = "io.modelcontextprotocol/tasks"
 
@@ -49,10 +82,12 @@ type task struct {
 
 // isTask reports whether body is a handle instead of a result.
 func (c *call) isTask(body []byte) bool {
-	if !c.tool || !c.taskable {
+	switch stateless := c.at.link.stateless(); {
+	case !c.tool:
 		return false
-	}
-	if !c.f.passes(c.m) {
+	case c.f.passes(c.m) && (!stateless || !c.f.knowsTasks(c.m)), !c.f.passes(c.m) && !c.task:
+		return false
+	case !c.f.passes(c.m):
 		_, ok, err := strictjson.Find(body, "/task/taskId")
 		return err == nil && ok
 	}
@@ -131,6 +166,9 @@ func (k *task) public() []byte {
 	return append(b, '}')
 }
 
+// errSameTask says that a server gave two tasks one id.
+var errSameTask = errors.New("the server gave the task the id of another")
+
 func (m *Mediator) keepTask(k *task) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,8 +176,13 @@ func (m *Mediator) keepTask(k *task) error {
 	for id, other := range m.tasks {
 		if other.ticket == nil && other.who == k.who && len(m.tasks) >= maxTasks/2 {
 			delete(m.tasks, id) // its result has been fetched
-		} else if other.who == k.who {
+			continue
+		}
+		if other.who == k.who {
 			each++
+		}
+		if other.link == k.link && bytes.Equal(other.theirs, k.theirs) {
+			return errSameTask // whose it is would not be known
 		}
 	}
 	if len(m.tasks) >= maxTasks || each >= maxTasksEach {
@@ -307,8 +350,9 @@ func renameTask(body []byte, pointer, id string) ([]byte, error) {
 	return strictjson.Splice(body, []strictjson.Edit{{Start: v.Start, End: v.End, New: quote(id)}})
 }
 
-// taskChanged tells the session that made it what a task is now.
-func (s *server) taskChanged(m message) {
+// taskChanged tells the session that made it, and nobody else, what a task of the
+// incarnation l is now.
+func (s *server) taskChanged(l *link, m message) {
 	params := m.params.of(m.raw)
 	theirs, ok, err := strictjson.Find(params, "/taskId")
 	if err != nil || !ok {
@@ -318,7 +362,7 @@ func (s *server) taskChanged(m message) {
 	var told *front
 	var line []byte
 	for _, k := range s.m.tasks {
-		if k.s == s && k.f != nil && bytes.Equal(k.theirs, theirs.Raw) {
+		if k.link == l && k.f != nil && bytes.Equal(k.theirs, theirs.Raw) {
 			k.state = stateOf(params)
 			told, line = k.f, notification("notifications/tasks/status", k.public())
 		}
