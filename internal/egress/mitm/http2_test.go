@@ -23,6 +23,7 @@ type rawClient struct {
 	conn   *tls.Conn
 	fields bytes.Buffer
 	coder  *hpack.Encoder
+	open   bool // requests have a body
 }
 
 func newRaw(t testing.TB, m *middle) *rawClient {
@@ -49,7 +50,7 @@ func (c *rawClient) ask(stream uint32, fields ...string) error {
 			return err
 		}
 	}
-	return c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.fields.Bytes(), EndStream: true, EndHeaders: true})
+	return c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.fields.Bytes(), EndStream: !c.open, EndHeaders: true})
 }
 
 // answer returns the status of the stream, or "reset" or "gone".
@@ -247,3 +248,54 @@ func hostile(m *middle, kind int) error {
 	}
 	return conn.NetConn().Close()
 }
+
+// TestHTTP2AnsweredEarly: a reply to a body that nobody reads is not followed by a reset.
+func TestHTTP2AnsweredEarly(t *testing.T) {
+	answered := make(chan struct{})
+	m := newMiddle(t, Options{Host: mustHost(t, "example.com"), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := errors.Join(ignored(io.WriteString(w, "no")), http.NewResponseController(w).Flush()); err != nil {
+			t.Error(err)
+		}
+		close(answered)
+	})})
+	raw := newRaw(t, m)
+	raw.open = true
+	if err := raw.ask(1, ":method", "POST", ":scheme", "https", ":path", "/", ":authority", "example.com", "content-length", "4"); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	if err := raw.WriteData(1, true, []byte("body")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for {
+		f, err := raw.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Header().StreamID != 1 {
+			continue
+		}
+		got = append(got, f.Header().Type.String())
+		if f.Header().Flags.Has(http2.FlagDataEndStream) || len(got) > 3 {
+			break
+		}
+	}
+	if err := raw.WritePing(false, [8]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		f, err := raw.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := f.(*http2.PingFrame); ok {
+			return
+		}
+		if _, ok := f.(*http2.RSTStreamFrame); ok {
+			t.Fatalf("after %q the stream is reset", got)
+		}
+	}
+}
+
+func ignored(_ int, err error) error { return err }

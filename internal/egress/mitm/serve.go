@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 
 	"ringfence/internal/act/weburl"
@@ -223,6 +224,9 @@ type inside struct {
 func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in.handlers.Add(1)
 	defer in.handlers.Done()
+	if r.ProtoMajor == 2 && r.ContentLength > 0 && r.ContentLength <= maxLeft {
+		defer takeLeft(w, r.Body)
+	}
 	status, why := in.check(r)
 	if why != nil {
 		in.o.Refused(*why)
@@ -243,6 +247,21 @@ func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer w.Header().Del("Connection") // of a reply that is empty
 	}
 	in.o.Handler.ServeHTTP(w, r)
+}
+
+// What a request may still have to say when it is answered, and for how long it is listened to.
+const (
+	maxLeft  = 256 << 10
+	leftWait = time.Second
+)
+
+// takeLeft reads what is left of a small body, so that the stream ends with its reply: some
+// clients lose a reply that is followed by a reset, as RFC 9113 §8.1 has it for a body that
+// nobody wants.
+func takeLeft(w http.ResponseWriter, body io.Reader) {
+	if http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftWait)) == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(body, maxLeft)) // who has gone says no more
+	}
 }
 
 // A stream is a reply of HTTP/2, which ends itself and not its connection: a "Connection:
