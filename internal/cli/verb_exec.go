@@ -32,6 +32,7 @@ type execFlags struct {
 	memory, output                   amount
 	processes, descriptors           number
 	tokens, dollars                  number
+	providerProfile                  string
 	review                           bool
 }
 
@@ -106,6 +107,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.Var(&f.processes, "processes", "`NUMBER` of processes in the box (default: of the profile)")
 	fl.Var(&f.tokens, "budget-tokens", "`NUMBER` of tokens that models may use in this session (default: as configured)")
 	fl.Var(&f.dollars, "budget-usd", "`NUMBER` of dollars that models may cost in this session (default: as configured)")
+	fl.StringVar(&f.providerProfile, "provider-profile", "", "`NAME` of a profile of the configuration: another provider answers, with its key and its models")
 	fl.Var(&f.descriptors, "descriptors", "`NUMBER` of files that each process may have open (default: of the profile)")
 }
 
@@ -144,9 +146,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}
 	begun, discardWay := f.begin(ctx, client, tier)
 	defer func() { err = errors.Join(err, discardWay()) }()
-	known := services{conf: conf}
-	if f.net == netPolicy {
-		known = servicesOf(ctx, s, conf)
+	known, err := f.services(ctx, s, conf)
+	if err != nil {
+		return err
 	}
 	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever, known))
 	if err != nil {

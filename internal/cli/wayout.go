@@ -117,7 +117,7 @@ func (f *execFlags) wayOut(ctx context.Context, known services, session *api.Ses
 	if err != nil {
 		return s, nil, err
 	}
-	s.Env = env
+	s.Env = known.keyed(env)
 	network, err := networkOf(known.conf)
 	if err == nil {
 		err = w.serve(ctx, session, session, sentinels, network, known)

@@ -61,6 +61,8 @@ type Config struct {
 	// that are shipped.
 	Models *provider.Table
 	Prices provider.Prices
+	// Profiles have another provider answer, in sessions that are begun with one; by name.
+	Profiles []provider.Profile
 	// Budgets bound what may be used of models. Default: nothing does.
 	Budgets Budgets
 	// Log is what the engine prints to its log. Default slog.LevelWarn.

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"ringfence/internal/act/strictjson"
 	"ringfence/internal/act/weburl"
 	"ringfence/internal/egress/provider"
 	"ringfence/internal/egress/registry"
@@ -57,6 +59,28 @@ type models struct {
 	Providers []provider.Provider `json:"providers"`
 	Prices    []price             `json:"prices"`
 	Budget    *budgets            `json:"budget"`
+	Profiles  map[string]profile  `json:"profiles"`
+}
+
+// profile is one entry of models.profiles, by its name.
+type profile struct {
+	From   string            `json:"from"`
+	To     string            `json:"to"`
+	Models map[string]string `json:"models"`
+	Secret string            `json:"secret"`
+}
+
+func (l *loader) profiles(all map[string]profile) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		at := "/models/profiles/" + strictjson.Escape(name)
+		p := provider.Profile{Name: name, From: all[name].From, To: all[name].To, Models: all[name].Models, Secret: all[name].Secret}
+		if err := p.Check(l.config.Models); err != nil {
+			return l.invalid(at, "profile %q: %v", name, err)
+		}
+		l.config.Profiles = append(l.config.Profiles, p)
+	}
+	l.settings = append(l.settings, l.setting("models.profiles", strings.Join(slices.Sorted(maps.Keys(all)), ", "), all != nil))
+	return nil
 }
 
 // Budgets are what may be used of models: by one session, and by one persona in a day of
@@ -148,6 +172,9 @@ func (l *loader) models(m *models) error {
 	l.settings = append(l.settings,
 		l.setting("models.providers", strings.Join(names, ", "), m.Providers != nil),
 		l.setting("models.prices", strings.Join(text, ", "), m.Prices != nil))
+	if err := l.profiles(m.Profiles); err != nil {
+		return err
+	}
 	if m.Budget == nil {
 		m.Budget = &budgets{}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"ringfence/internal/act/loan"
 	"ringfence/internal/act/weburl"
 )
 
@@ -38,6 +39,11 @@ func (p Profile) Check(t *Table) error {
 	for name, model := range p.Models {
 		if name == "" || strings.Count(name, "*") > 1 || model == "" || strings.ContainsAny(model, "* \t\n\x00") || len(model) > 200 {
 			return fmt.Errorf("models: %q: %q: a name has one * at most, and stands for one model", name, model)
+		}
+	}
+	if p.Secret != "" {
+		if err := loan.CheckName(p.Secret); err != nil {
+			return err
 		}
 	}
 	for _, e := range from.Endpoints {
