@@ -50,7 +50,7 @@ func card(s *scan, text []byte, i int) (end int, v verdict) {
 	case first != 4 && first < minCard, first > maxCard:
 		return 0, no
 	}
-	var digits []byte
+	digits := make([]byte, 0, maxCard+1)
 	var sep byte
 	groups := 1
 	for end = i; ; end++ {
@@ -86,8 +86,11 @@ func card(s *scan, text []byte, i int) (end int, v verdict) {
 	if end < len(text) && (is(text[end], word) || text[end] == '.' && end+1 < len(text) && is(text[end+1], digitChar)) {
 		return 0, no
 	}
-	named := groups >= 4 || bytes.Contains(bytes.ToLower(text[max(0, i-lookBehind+8):i]), []byte("card"))
-	if len(digits) < minCard || !named || !issued(digits) || !luhn(digits) || bytes.Count(digits, digits[:1]) > len(digits)/2 {
+	named := func() bool {
+		var room [nearby]byte
+		return groups >= 4 || bytes.Contains(lowered(&room, text[max(0, i-lookBehind+8):i]), []byte("card"))
+	}
+	if len(digits) < minCard || !named() || !issued(digits) || !luhn(digits) || bytes.Count(digits, digits[:1]) > len(digits)/2 {
 		return 0, no
 	}
 	return end, yes

@@ -139,9 +139,10 @@ func (s *scan) add(m Match) bool {
 // credentials looks for tokens, beginning at from. It returns the place at which one could
 // begin that more text would decide, else the end.
 func (s *scan) credentials(v view, from int) int {
-	text, t := v.text, tokens()
+	text, t, filter := v.text, tokens(), tokenFilter()
 	s.runs, s.slugs, s.armor, s.foot = s.runs[:0], [3]reach{}, reach{}, reach{}
 	for i := from; i < len(text); {
+		i = filter.next(text, i)
 		if i+1 == len(text) {
 			if !s.whole && t.first[text[i]] {
 				s.until(0, 0)

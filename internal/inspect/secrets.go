@@ -111,7 +111,8 @@ var lowerPercent = sync.OnceValue(func() *regexp.Regexp {
 // holds the patterns that begin so. More is compared only as far as a sender knows a
 // secret, so time is linear.
 type matcher struct {
-	bits    []uint64 // 1<<bitsLog bits, nil without patterns
+	bits    []uint64   // 1<<bitsLog bits, nil without patterns
+	filter  *prefilter // nil: there are too many
 	begin   map[uint64][]pattern
 	partial map[string]struct{} // what is shorter than eight bytes, and begins a pattern
 }
@@ -148,11 +149,33 @@ func (m *matcher) insert(f form, name, mask string) {
 	}
 }
 
+// maxFiltered is how many patterns are few enough for a prefilter: with more it would pass
+// over too little.
+const maxFiltered = 64
+
 // finish orders patterns with one beginning so that the longest is found.
 func (m *matcher) finish() {
+	few := len(m.begin) > 0 && len(m.begin) <= maxFiltered
+	if few {
+		m.filter = &prefilter{}
+	}
 	for _, ps := range m.begin {
 		slices.SortFunc(ps, func(a, b pattern) int { return len(b.text) - len(a.text) })
+		if few {
+			m.filter.text(string(ps[0].text[:minSecret]), false)
+		}
 	}
+	if few {
+		m.filter.finish()
+	}
+}
+
+// next is [prefilter.next], if there is a filter.
+func (m *matcher) next(text []byte, i int) int {
+	if m.filter == nil {
+		return i
+	}
+	return m.filter.next(text, i)
 }
 
 // find calls found for the longest pattern that begins at each position, the first of
@@ -162,7 +185,7 @@ func (m *matcher) find(text []byte, from int, whole bool, found func(start, end 
 	if m.bits == nil {
 		return len(text)
 	}
-	for i := from; i+minSecret <= len(text); i++ {
+	for i := m.next(text, from); i+minSecret <= len(text); i = m.next(text, i+1) {
 		key := beginning(text[i:])
 		if s := slot(key); m.bits[s/64]&(1<<(s%64)) == 0 {
 			continue

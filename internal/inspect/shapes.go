@@ -316,7 +316,8 @@ func (s *scan) footer(text []byte, body, limit int) int {
 // matchAWSSecret wants forty base64 characters as the value of a secret access
 // key, however that name is written. i is within the name.
 func matchAWSSecret(s *scan, text []byte, i int) (start, end int, v verdict) {
-	before := bytes.ToLower(text[max(0, i-8):i])
+	var room [nearby]byte
+	before := lowered(&room, text[max(0, i-8):i])
 	if !bytes.Contains(before, []byte("secret")) {
 		return 0, 0, no
 	}

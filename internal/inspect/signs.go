@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -102,8 +103,12 @@ func cases(b byte) []byte {
 // marks looks for signs, beginning at from. It returns the place at which one could begin that
 // more text would decide, else the end.
 func (s *scan) marks(v view, from int) int {
-	text, t := v.text, marksTable()
+	text, t, filter := v.text, marksTable(), markFilter()
 	for i := from; i < len(text); {
+		if len(s.f.Signs) >= maxSigns || !s.signs {
+			filter = fullFilter()
+		}
+		i = filter.next(text, i)
 		if c := text[i]; c >= ' ' && c < 0x7f && i+1 < len(text) && !is(c, digitChar|upperChar) && !t.has(pair(c, text[i+1])) {
 			i++ // as nearly every byte
 			continue
@@ -184,7 +189,17 @@ func (s *scan) hasPhrase(text []byte, i int, p phrase) (end int, found verdict) 
 	if len(p.then) == 0 {
 		return end, yes
 	}
-	after := bytes.ToLower(text[end:min(len(text), end+nearby)])
+	var room [nearby]byte
+	after := lowered(&room, text[end:min(len(text), end+nearby)])
+	undecided := func() (int, verdict) {
+		if len(text) < end+nearby && !s.whole {
+			return 0, more
+		}
+		return 0, no
+	}
+	if last := p.then[len(p.then)-1]; !slices.ContainsFunc(last, func(w string) bool { return bytes.Contains(after, []byte(w)) }) {
+		return undecided() // as it mostly is
+	}
 	for _, words := range p.then {
 		at := -1
 		for _, w := range words {
@@ -193,10 +208,7 @@ func (s *scan) hasPhrase(text []byte, i int, p phrase) (end int, found verdict) 
 			}
 		}
 		if at < 0 {
-			if len(text) < end+nearby && !s.whole {
-				return 0, more
-			}
-			return 0, no
+			return undecided()
 		}
 		after = after[at:]
 	}
@@ -215,6 +227,20 @@ func hasFold(text []byte, lower string) bool {
 		}
 	}
 	return true
+}
+
+// lowered is text in lower case, in room if it is ASCII.
+func lowered(room *[nearby]byte, text []byte) []byte {
+	if len(text) > len(room) {
+		return bytes.ToLower(text)
+	}
+	for i, c := range text {
+		if c >= utf8.RuneSelf {
+			return bytes.ToLower(text)
+		}
+		room[i] = fold(c)
+	}
+	return room[:len(text)]
 }
 
 func fold(b byte) byte {

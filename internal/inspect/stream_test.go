@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,4 +238,38 @@ func FuzzStream(f *testing.F) {
 			t.Errorf("%q: found %+v %+v\nwant %+v %+v\n%q\n%q", text, got.Matches, got.Signs, want.Matches, want.Signs, out, redacted)
 		}
 	})
+}
+
+// BenchmarkStream is content that is looked at as it passes, 32 KiB at a time.
+func BenchmarkStream(b *testing.B) {
+	lent := inspector(b)
+	random := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{1}).Read(random) //nolint:errcheck // never fails
+	many, _ := json.Marshal(map[string]any{"pages": strings.Split(strings.Repeat(string(page(false)), 100), "\n"), "total": 10299, "at": "2026-01-31T12:00:00Z"})
+	for _, c := range []struct {
+		name string
+		in   *Inspector
+		r    Redaction
+		text []byte
+	}{
+		{"text", &Inspector{}, Nothing, bytes.Repeat(page(false), 100)},
+		{"json", &Inspector{}, Nothing, many},
+		{"binary", &Inspector{}, Nothing, random},
+		{"beyond-ascii", &Inspector{}, Nothing, bytes.Repeat([]byte("日本語テキスト "), 1<<20/22)},
+		{"text-lent", lent, Known, bytes.Repeat(page(false), 100)},
+		{"binary-lent", lent, Known, random},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(c.text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				st := c.in.Stream(Result, c.r)
+				for piece := range slices.Chunk(c.text, 32<<10) {
+					if _, err := st.Push(piece); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
 }
