@@ -12,7 +12,7 @@ func newNet(s *streams) *cobra.Command {
 		Use:   "net",
 		Short: "See what boxes do on the network, and by whom they verify it",
 	}
-	c.AddCommand(newNetLog(s), newNetRegistries(s), newNetCA(s))
+	c.AddCommand(newNetLog(s), newNetTop(s), newNetRegistries(s), newNetCA(s))
 	return c
 }
 

@@ -127,7 +127,7 @@ func (l *netLog) take(raw []byte) (*netLine, error) {
 // requested is what a request entry says, without effects if it is none about the network.
 func requested(e netEntry) netLine {
 	var line netLine
-	if e.Body.Verb != act.VerbEffect {
+	if e.Body.Verb != act.VerbEffect && e.Body.Verb != act.VerbOffers {
 		return line
 	}
 	for _, f := range e.Body.Effects {
@@ -203,6 +203,12 @@ func carriedText(raw json.RawMessage, failed string) string {
 		Millis   int64  `json:"ms"`
 		Address  string `json:"address"`
 		Tunnel   bool   `json:"tunnel"`
+		Offered  int    `json:"offered"`
+		Withheld int    `json:"withheld"`
+		MicroUSD int64  `json:"micro_usd"`
+		Usage    *struct {
+			Input, Output int64
+		} `json:"usage"`
 	}
 	text := "ended"
 	if json.Unmarshal(raw, &c) == nil {
@@ -215,6 +221,12 @@ func carriedText(raw json.RawMessage, failed string) string {
 		}
 		if c.Tunnel {
 			text += ", not read"
+		}
+		if c.Offered > 0 {
+			text = fmt.Sprintf("%d versions, %d of them withheld", c.Offered, c.Withheld)
+		}
+		if c.Usage != nil {
+			text += fmt.Sprintf(", %d tokens in, %d out, %.4f dollars", c.Usage.Input, c.Usage.Output, float64(c.MicroUSD)/1e6)
 		}
 	}
 	if failed != "" {

@@ -76,7 +76,7 @@ const maxCarried = 2 << 10
 // carried is what o says of what was carried for t, as an entry has it; nil if it says
 // nothing of it.
 func (g *Gate) carried(t act.Ticket, o act.Outcome) json.RawMessage {
-	if t.Verb != act.VerbEffect || len(o.Body) == 0 || len(o.Body) > maxCarried {
+	if t.Verb != act.VerbEffect && t.Verb != act.VerbOffers || len(o.Body) == 0 || len(o.Body) > maxCarried {
 		return nil
 	}
 	text, err := strictjson.Canonical(o.Body)
