@@ -37,6 +37,7 @@ const (
 	allowed   = "server.example"
 	tunnelled = "tunnel.example"
 	denied    = "denied.example"
+	modelsAt  = "models.example"
 	inside    = "inside.example" // leads to an address that nothing may reach
 )
 
@@ -44,6 +45,7 @@ const (
 type world struct {
 	resolver string // address
 	ca       string // file with whom the servers are signed by
+	config   *tls.Config
 	tls      string // port of HTTPS, on 127.0.0.1 and ::1
 	plain    string // port of HTTP
 	asked    atomic.Int64
@@ -54,9 +56,9 @@ type world struct {
 func newWorld(t *testing.T, dir string) *world {
 	t.Helper()
 	w := &world{ca: filepath.Join(dir, "ca.pem"), next: make(chan bool, 2)}
-	config := w.certificates(t)
+	w.config = w.certificates(t)
 	mux := w.routes(t, dir)
-	w.tls = serve(t, &http.Server{Handler: mux, TLSConfig: config})
+	w.tls = serve(t, &http.Server{Handler: mux, TLSConfig: w.config.Clone()})
 	w.plain = serve(t, &http.Server{Handler: mux})
 	w.resolver = w.resolve(t)
 	return w
@@ -108,7 +110,7 @@ func (w *world) certificates(t *testing.T) *tls.Config {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: allowed}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		DNSNames: []string{allowed, tunnelled, denied, inside}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{allowed, tunnelled, denied, inside, modelsAt}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), key)
 	if err != nil {
@@ -150,7 +152,7 @@ func (w *world) answer(query []byte) ([]byte, error) {
 	m.Response, m.Additionals = true, nil
 	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}
 	name := strings.TrimSuffix(q.Name.String(), ".")
-	switch known := name == allowed || name == tunnelled || name == denied; {
+	switch known := name == allowed || name == tunnelled || name == denied || name == modelsAt; {
 	case !known && name != inside:
 		m.RCode = dnsmessage.RCodeNameError
 	case q.Type == dnsmessage.TypeA:
