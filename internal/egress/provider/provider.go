@@ -16,6 +16,8 @@
 //	V4  Usage is what the service says at the end, and an estimate on the high side until
 //	    then. A stream that ends early is charged by the estimate.
 //	V5  A model without a known price costs more than any budget of money.
+//	V6  What is translated into another wire asks the same, or is refused. An answer that is
+//	    translated ends as one that is whole only if the service said that it is.
 package provider
 
 import (
@@ -173,12 +175,12 @@ func (p Provider) below(u weburl.URL) (string, bool) {
 // Paths are compared as they go over the wire: another spelling is another path.
 func (p Provider) Endpoint(method string, u weburl.URL) (Endpoint, bool) {
 	path, ok := p.below(u)
-	if !ok || !p.parameters(u.Query) {
+	if !ok {
 		return Endpoint{}, false
 	}
 	for _, e := range p.Endpoints {
 		if e.Method == method && matches(e.Path, path) {
-			return e, true
+			return e, e.Quiet || p.parameters(u.Query)
 		}
 	}
 	return Endpoint{}, false
