@@ -71,7 +71,7 @@ type Verb string
 const (
 	VerbCall   Verb = "tools/call" // Tool is "server.tool" and Args its arguments, or "server." and a method of MCP and what is decided of its params
 	VerbList   Verb = "tools/list" // Tool is "server", or "server." and the method of another list; Args is all of that list, as the server sent it
-	VerbEffect Verb = "effect"     // no tool: Direct names the effects, not yet canonical
+	VerbEffect Verb = "effect"     // no tool: Direct names the effects, not yet canonical. Tool is the server whose box they come from, "" for others
 	// VerbOffers reads what versions of one package a registry has: Direct are installs of
 	// them, Filter.LeaveOut the places in Direct of those that must not be shown, as
 	// decimal numbers. A package without version stands for whether there could be one.
@@ -84,7 +84,7 @@ type Request struct {
 	Session   string // the session id that the engine gave out
 	Principal string // "persona/agent", from the session, never from the wire
 	Verb      Verb
-	Tool      string   // see the verbs; "" for VerbEffect and VerbExec
+	Tool      string   // see the verbs; "" for VerbExec
 	Args      []byte   // the bytes as received; strictly decodable JSON, or empty
 	Direct    []Effect // VerbEffect and VerbOffers only
 }

@@ -73,6 +73,7 @@ type serverEntry struct {
 	Annotations string          `json:"annotations,omitempty"`
 	Program     string          `json:"program,omitempty"` // hash of what its program is known by
 	Box         json.RawMessage `json:"box"`
+	Hosts       []string        `json:"hosts,omitempty"` // that what its box sends may go to
 }
 
 type clientEntry struct {
@@ -262,7 +263,10 @@ func (e *Engine) servers(infos []api.ServerInfo, known map[string]*policy.Annota
 			dir = workspace
 		}
 		s := &gate.Server{Name: in.Name, Dir: dir, Annotation: a, Pin: launchHash(in), Boxes: in.Boxes, Changes: in.Changes}
-		entry := serverEntry{Name: in.Name, Argv: withoutSecrets(in.Argv), Dir: dir, Box: boxReport(in.Report)}
+		if s.Hosts, err = sitesOf(in); err != nil {
+			return nil, nil, nil, err
+		}
+		entry := serverEntry{Name: in.Name, Argv: withoutSecrets(in.Argv), Dir: dir, Box: boxReport(in.Report), Hosts: in.Hosts}
 		if len(in.Program) > 0 {
 			entry.Program = programOf(in.Program).Hash
 		}

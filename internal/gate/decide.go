@@ -177,6 +177,9 @@ func (d *draft) resolve() *refusal {
 		if no := d.directFacts(); no != nil {
 			return no
 		}
+		if no := d.narrowed(); no != nil {
+			return no
+		}
 		d.vouch()
 		return d.lends()
 	default:
@@ -237,7 +240,7 @@ func (d *draft) denial() *refusal {
 	if slices.ContainsFunc(d.judged.Rules, func(id string) bool { return strings.HasPrefix(id, "bedrock.") }) {
 		code = act.CodeTripwire
 	}
-	return &refusal{code: code, rules: d.judged.Rules, reason: d.judged.Reason}
+	return &refusal{code: code, rules: d.judged.Rules, reason: d.judged.Reason + d.unsaid()}
 }
 
 // guard is the optional second opinion. It turns allow into escalate or deny,

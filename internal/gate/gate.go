@@ -21,6 +21,8 @@
 //	    while its pin is approved.
 //	G6  What is no tool takes the same steps, under the name of its method. What a
 //	    server asks its client is dispatched without secrets of this machine.
+//	G7  What the box of a server sends is for the hosts of that server only, whatever
+//	    the policy allows.
 //
 // Locks: Server.mu and those of a Session are never held together.
 package gate

@@ -10,6 +10,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/act/weburl"
 	"ringfence/internal/policy"
 )
 
@@ -24,6 +25,8 @@ type Server struct {
 	// itself (act.VerbExec), and a person is asked about all of it with the call.
 	Boxes   bool
 	Changes []string
+	// Hosts are where what its box sends may go, as far as the policy allows it too.
+	Hosts []weburl.Site
 
 	mu      sync.Mutex
 	tools   map[string]*Tool

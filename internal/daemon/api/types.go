@@ -69,6 +69,9 @@ type ServerInfo struct {
 	// workspace of the call and Changes, absolute paths.
 	Boxes   bool     `json:"boxes,omitempty"`
 	Changes []string `json:"changes,omitempty"`
+	// Hosts are where its box may send what the policy allows, as weburl.ParseSite reads
+	// them; at most 256. Requests name the server as their Tool.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 // A BoxRecord says what confines a program that is about to start: the server of
