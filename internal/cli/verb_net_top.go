@@ -206,11 +206,13 @@ func topText(rows []topRow) string {
 	}
 	var b strings.Builder
 	for _, row := range cells {
-		line := ""
 		for i, c := range row {
-			line += c + strings.Repeat(" ", wide[i]-len(c)+2)
+			if i > 0 {
+				b.WriteString(strings.Repeat(" ", wide[i-1]-len(row[i-1])+2))
+			}
+			b.WriteString(c)
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString("\n")
 	}
 	return b.String()
 }
