@@ -179,8 +179,8 @@ func (p Provider) Endpoint(method string, u weburl.URL) (Endpoint, bool) {
 		return Endpoint{}, false
 	}
 	for _, e := range p.Endpoints {
-		if e.Method == method && matches(e.Path, path) {
-			return e, e.Quiet || p.parameters(u.Query)
+		if e.Method == method && matches(e.Path, path) && (e.Quiet || p.parameters(u.Query)) {
+			return e, true
 		}
 	}
 	return Endpoint{}, false
