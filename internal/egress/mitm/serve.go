@@ -178,7 +178,7 @@ func (o Options) serve(ctx context.Context, secure *tls.Conn) {
 		},
 	}
 	_ = server.Serve(single) // errServed
-	in.handlers.Wait()
+	in.handlers.end()
 	_ = server.Close()
 }
 
@@ -218,12 +218,40 @@ func (address) String() string  { return "inside" }
 type inside struct {
 	o        Options
 	tls      *tls.ConnectionState
-	handlers sync.WaitGroup
+	handlers running
+}
+
+// running are the handlers of a connection. One can be scheduled when the connection is
+// over already: it does not begin any more.
+type running struct {
+	mu   sync.Mutex
+	over bool
+	all  sync.WaitGroup
+}
+
+// begin reports whether a handler may begin; it then calls all.Done at its end.
+func (r *running) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.all.Add(1)
+	}
+	return !r.over
+}
+
+// end returns when all handlers have, and lets none begin.
+func (r *running) end() {
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.all.Wait()
 }
 
 func (in *inside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	in.handlers.Add(1)
-	defer in.handlers.Done()
+	if !in.handlers.begin() {
+		return
+	}
+	defer in.handlers.all.Done()
 	if r.ProtoMajor == 2 && r.ContentLength > 0 && r.ContentLength <= maxLeft {
 		defer takeLeft(w, r.Body)
 	}
