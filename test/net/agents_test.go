@@ -25,18 +25,19 @@ type agent struct {
 	variable, key  string
 	over           string // what it says when a budget is used up
 	streams        bool   // it shows what it gets at once
+	kept           bool   // its key is in the vault, and in no environment
 	argv           func(p *place, at string) []string
 }
 
 var agents = []agent{
-	{"claude", "anthropic", "ANTHROPIC_API_KEY", "sk-ant-api03-From7The8Environment9Of0The1Client2Only3", "is used up", true, func(p *place, at string) []string {
+	{"claude", "anthropic", "ANTHROPIC_API_KEY", "sk-ant-api03-From7The8Environment9Of0The1Client2Only3", "is used up", true, false, func(p *place, at string) []string {
 		return []string{
 			"--env", "ANTHROPIC_BASE_URL=" + at, "--env", "IS_SANDBOX=1", "--",
 			filepath.Join(p.node, ".bin", "claude"), "-p", "Look around.", "--dangerously-skip-permissions",
 			"--output-format", "stream-json", "--include-partial-messages", "--verbose",
 		}
 	}},
-	{"codex", "openai", "OPENAI_API_KEY", "sk-proj-Of4The5Other6Provider7From8The9Environment0Too", "Quota exceeded", false, func(p *place, at string) []string {
+	{"codex", "openai", "OPENAI_API_KEY", "sk-proj-Of4The5Other6Provider7From8The9Environment0Too", "Quota exceeded", false, true, func(p *place, at string) []string {
 		script := `mkdir -p "$CODEX_HOME" && exec "$0" "$@"`
 		return []string{
 			"--env", "CODEX_HOME=/tmp/codex", "--", "/bin/sh", "-c", script,
@@ -74,13 +75,22 @@ func agentPlace(t *testing.T, a agent, command string) (*place, *model, string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	if a.kept {
+		set := p.Command(t.Context(), "secret", "set", a.provider)
+		set.Stdin = strings.NewReader(a.key + "\n")
+		if out, err := set.CombinedOutput(); err != nil || !strings.Contains(string(out), modelsAt+":"+port) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
 	return p, m, at
 }
 
 // boxed is ringfence with args and a, in a box that has a network and a's key on loan.
 func (p *place) boxed(ctx context.Context, a agent, at string, args ...string) *exec.Cmd {
 	cmd := p.Command(ctx, slices.Concat([]string{"run", "--ask", "never", "--net", "policy", "--policy", p.policy, "--ro", p.node}, args, a.argv(p, at))...)
-	cmd.Env = append(cmd.Env, a.variable+"="+a.key)
+	if !a.kept {
+		cmd.Env = append(cmd.Env, a.variable+"="+a.key)
+	}
 	return cmd
 }
 
