@@ -290,3 +290,32 @@ func fuzzStream(f *testing.F, from Wire) {
 // whole events, and the same however it was cut.
 func FuzzStreamToMessages(f *testing.F) { fuzzStream(f, Messages) }
 func FuzzStreamToChat(f *testing.F)     { fuzzStream(f, Chat) }
+
+// TestProfileModel: the name itself goes first, then the longest that fits.
+func TestProfileModel(t *testing.T) {
+	p := Profile{Models: map[string]string{"claude-*": "a", "claude-haiku-*": "b", "claude-x": "c", "*-mini": "d"}}
+	for name, want := range map[string]string{"claude-1": "a", "claude-haiku-4": "b", "claude-x": "c", "gpt-mini": "d", "claude": "", "": ""} {
+		if got, ok := p.Model(name); got != want || ok != (want != "") {
+			t.Errorf("%q: %q %v", name, got, ok)
+		}
+	}
+}
+
+// TestSameForm: between equal forms only the model's name changes.
+func TestSameForm(t *testing.T) {
+	tr := Translation{From: Responses, To: Responses, Said: "asked", Model: "answers"}
+	body, left, err := tr.Request([]byte(`{"input":[{"x":1}],"model":"asked"}`))
+	if err != nil || len(left) > 0 || string(body) != `{"input":[{"x":1}],"model":"answers"}` {
+		t.Errorf("%s %q %v", body, left, err)
+	}
+	if got, err := tr.Reply([]byte("{}")); err != nil || string(got) != "{}" {
+		t.Errorf("%s %v", got, err)
+	}
+	tr.To = Messages
+	if _, _, err := tr.Request([]byte(`{}`)); err == nil {
+		t.Error("what is not translated is")
+	}
+	if _, err := tr.Stream(io.Discard).Write([]byte("data: {}\n\n")); err == nil {
+		t.Error("a stream that is not translated is")
+	}
+}
