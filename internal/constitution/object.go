@@ -92,7 +92,9 @@ func (p *parser) object(verb string, nesting int) (object, bool) {
 			o.end = p.i
 			return o, true
 		}
-		p.qualifiers(&o)
+		if !p.programs(verb) {
+			p.qualifiers(&o)
+		}
 		p.names(&o, verb)
 		p.qualifiers(&o)
 		p.noun(&o, verb)
@@ -237,6 +239,19 @@ func (p *parser) qualifiers(o *object) {
 			return
 		}
 	}
+}
+
+// programs reports whether the next word begins a list of programs, as in "run git, make
+// and ls", where git is no adjective.
+func (p *parser) programs(verb string) bool {
+	if verb != "run" || p.peek().group != 0 || !contains(programWords, p.peek().low) {
+		return false
+	}
+	start := p.i
+	p.i++
+	list := p.joint() && p.isName(p.peek(), verb, "")
+	p.i = start
+	return list
 }
 
 // isMethod reports whether s is a method of HTTP, written as one.
