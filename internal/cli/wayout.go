@@ -163,7 +163,7 @@ func newWayOut(authority []byte) (*wayOut, error) {
 	}
 	w := &wayOut{dir: dir, local: standIns}
 	bundle := trust.Bundle(systemRoots(), authority)
-	for name, text := range map[string][]byte{"ca.pem": bundle, "ca.jks": trust.Store(bundle, time.Now())} {
+	for name, text := range map[string][]byte{"ca.pem": bundle, "ca.jks": storeOf(bundle, time.Now())} {
 		if err := writeNew(filepath.Join(dir, name), text); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}

@@ -145,6 +145,10 @@ func Caches(home string) string { return filepath.Join(home, "cache") }
 // RegistriesFile keeps what package managers said of their registries.
 func RegistriesFile(home string) string { return filepath.Join(home, "registries.json") }
 
+// TrustStore keeps the trust store of Java that boxes get, behind the sum of what it was
+// made of.
+func TrustStore(home string) string { return filepath.Join(home, "trust.jks") }
+
 // ConfigFile is the configuration of the installation.
 func ConfigFile(home string) string { return filepath.Join(home, "config.json") }
 
