@@ -79,6 +79,9 @@ func memberOn(m string, on act.ResourceType) []types.EntityUID {
 			return valid(server, typeServer)
 		}
 	default: // what has a name and no more
+		if strings.Contains(m, "*") { // which would be nobody's, and forbid nothing
+			return nil
+		}
 	}
 	return valid(m, types.EntityType(on))
 }

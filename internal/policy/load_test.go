@@ -145,6 +145,11 @@ func TestLists(t *testing.T) {
 			t.Errorf("%q: %v, want %s", member, err, want)
 		}
 	}
+	for member, want := range map[string]bool{"openai/gpt-5": true, "openai/*": false} {
+		if got := memberOn(member, act.Model) != nil; got != want {
+			t.Errorf("%q is a model: %t, want %t", member, got, want)
+		}
+	}
 	for member, want := range map[string]bool{
 		"a.org": true, "a.org:99999": false, "*.a.org": true, "*.10.0.0.1": false, "10.0.0.1/8": true, "a b": false, "a b/x": false,
 		"https://a.org/": true, "https://a.org": false, "bob@a.org": false, "": false, "A.org": true,
