@@ -34,7 +34,7 @@ func keptStore(file string, sum []byte) ([]byte, bool) {
 	if err != nil {
 		return nil, false
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > sha256.Size+trust.MaxBundle {
 		return nil, false
