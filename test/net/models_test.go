@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,12 +47,9 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	m.mu.Lock()
 	add := func(all *[]string, s string) {
-		for _, one := range *all {
-			if one == s {
-				return
-			}
+		if !slices.Contains(*all, s) {
+			*all = append(*all, s)
 		}
-		*all = append(*all, s)
 	}
 	add(&m.asked, r.Method+" "+r.URL.Path)
 	add(&m.keys, r.Header.Get("X-Api-Key")+r.Header.Get("Authorization"))
