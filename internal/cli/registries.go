@@ -186,9 +186,9 @@ func (m *managers) keep() {
 	}
 }
 
-// programOf is the program of that name on the search path, "" if there is none.
+// programOf is the program of that name of the system, "" if there is none.
 func programOf(name string) string {
-	for _, dir := range paths.SearchPath() {
+	for _, dir := range paths.SystemPath() {
 		p := filepath.Join(dir, name)
 		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return p
@@ -200,8 +200,8 @@ func programOf(name string) string {
 // managerTime is how long a package manager may take to say where its registry is.
 const managerTime = 5 * time.Second
 
-// askManager runs a package manager of this person, outside any project, with nothing of
-// the environment that could have been made by an agent.
+// askManager runs a package manager of this system, outside any project and any box, with
+// nothing of the environment that could have been made by an agent.
 func askManager(ctx context.Context, program string, args []string) (string, error) {
 	dir, err := os.MkdirTemp("", "ringfence-ask-")
 	if err != nil {
@@ -215,7 +215,7 @@ func askManager(ctx context.Context, program string, args []string) (string, err
 	out := filepath.Join(dir, "said")
 	child, err := proc.Detach(proc.Command{
 		Argv: append([]string{program}, args...), Log: out,
-		Env: []string{"HOME=" + home, "PATH=" + strings.Join(paths.SearchPath(), ":"), "LC_ALL=C", "NO_UPDATE_NOTIFIER=1"},
+		Env: []string{"HOME=" + home, "PATH=" + strings.Join(paths.SystemPath(), ":"), "LC_ALL=C", "NO_UPDATE_NOTIFIER=1", "GOTOOLCHAIN=local"},
 	})
 	if err != nil {
 		return "", err

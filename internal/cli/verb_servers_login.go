@@ -123,7 +123,9 @@ type personSession struct {
 	f       loginFlags
 	client  *api.Client
 	session *api.Session
-	quiet   func() // ends what tells of questions
+	quiet   func()           // ends what tells of questions
+	servers []api.ServerInfo // whose boxes have a way out by it
+	known   services
 
 	denials atomic.Int64 // requests that were denied
 }
@@ -132,6 +134,9 @@ type personSession struct {
 func (p *personSession) wasDenied() { p.denials.Add(1) }
 
 func (p *personSession) open(ctx context.Context) (act.Decider, error) {
+	if p.session != nil {
+		return p.session, nil
+	}
 	client, err := connect(ctx)
 	if err != nil {
 		return nil, err
@@ -145,7 +150,7 @@ func (p *personSession) open(ctx context.Context) (act.Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := api.OpenRequest{Principal: "default/" + p.verb, Verb: p.verb, Ask: api.AskDesk, OwnTerminal: own}
+	r := api.OpenRequest{Principal: "default/" + p.verb, Verb: p.verb, Ask: api.AskDesk, OwnTerminal: own, Servers: p.servers, Reads: p.known.reads()}
 	never := conf.AskNever || p.f.asks.ask == api.AskNever
 	if never {
 		r.Ask = api.AskNever
@@ -302,12 +307,12 @@ func logout(ctx context.Context, s *streams, srv mediator.Server, f loginFlags) 
 // openBrowser has the system open a URL.
 func openBrowser(at string) error {
 	for _, name := range []string{"xdg-open", "open"} {
-		for _, dir := range paths.SearchPath() {
+		for _, dir := range paths.SystemPath() {
 			program := filepath.Join(dir, name)
 			if info, err := os.Stat(program); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 				continue
 			}
-			if _, err := proc.Detach(proc.Command{Argv: []string{program, at}, Env: os.Environ()}); err != nil {
+			if _, err := proc.Detach(proc.Command{Argv: []string{program, at}, Env: append(os.Environ(), "PATH="+strings.Join(paths.SystemPath(), ":"))}); err != nil {
 				return fmt.Errorf("opening the browser: %w", err)
 			}
 			return nil

@@ -75,6 +75,20 @@ func SearchPath() []string {
 	return dirs
 }
 
+// systemPath are where systems keep programs: what an agent can write is none of them, unless
+// a person gives it that.
+var systemPath = []string{
+	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin", "/snap/bin",
+	"/opt/homebrew/bin", "/opt/homebrew/sbin", "/run/current-system/sw/bin",
+}
+
+// SystemPath returns those directories of [SearchPath] that are the system's. What is
+// started outside of a box without being asked for comes from there: another directory of
+// $PATH may be one of a project (".venv/bin"), in which an agent puts what it likes.
+func SystemPath() []string {
+	return slices.DeleteFunc(SearchPath(), func(d string) bool { return !slices.Contains(systemPath, d) })
+}
+
 // ServerEnvironment is what a server of tools inherits of our environment: where
 // programs and the person's home are, and how text is written. No variable that
 // usually holds a secret is among them.
