@@ -74,9 +74,15 @@ func memberOn(m string, on act.ResourceType) []types.EntityUID {
 		if registry, ok := strings.CutSuffix(m, ":*"); ok {
 			return valid(registry, typeRegist)
 		}
+		if strings.Contains(strings.TrimSuffix(m, "/*"), "*") { // as below
+			return nil
+		}
 	case act.Tool:
 		if server, ok := strings.CutSuffix(m, ".*"); ok {
 			return valid(server, typeServer)
+		}
+		if strings.Contains(m, "*") { // as below
+			return nil
 		}
 	default: // what has a name and no more
 		if strings.Contains(m, "*") { // which would be nobody's, and forbid nothing

@@ -150,6 +150,16 @@ func TestLists(t *testing.T) {
 			t.Errorf("%q is a model: %t, want %t", member, got, want)
 		}
 	}
+	for member, want := range map[string]bool{"npm:*": true, "npm:@scope/*": true, "npm:evil-*": false, "npm:e*/x": false} {
+		if got := memberOn(member, act.Package) != nil; got != want {
+			t.Errorf("%q is a package: %t, want %t", member, got, want)
+		}
+	}
+	for member, want := range map[string]bool{"git.*": true, "git.push": true, "git.p*": false} {
+		if got := memberOn(member, act.Tool) != nil; got != want {
+			t.Errorf("%q is a tool: %t, want %t", member, got, want)
+		}
+	}
 	for member, want := range map[string]bool{
 		"a.org": true, "a.org:99999": false, "*.a.org": true, "*.10.0.0.1": false, "10.0.0.1/8": true, "a b": false, "a b/x": false,
 		"https://a.org/": true, "https://a.org": false, "bob@a.org": false, "": false, "A.org": true,
