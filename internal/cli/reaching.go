@@ -37,6 +37,9 @@ func reachingOnce(boxes mediator.Boxes, p *personSession) mediator.Starter {
 // and what confines it.
 func lookAt(ctx context.Context, p *personSession, boxes mediator.Boxes, log *slog.Logger, server mediator.Server) (list []byte, report string, err error) {
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	if err := p.ways(ctx, &boxes, []mediator.Server{server}); err != nil {
+		return nil, "", err
+	}
 	if err := p.logInFirst(ctx, server); err != nil {
 		return nil, "", err
 	}

@@ -199,6 +199,11 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		return nil, err
 	}
 	open.Sums = []string{sum}
+	known, err := serverServices(ctx, s, servers)
+	if err != nil {
+		return nil, err
+	}
+	open.Reads = known.reads()
 	sweep(ctx, s, boxes.Tier)
 	probed := probe(ctx, boxes.Tier, servers)
 	var image imageOfEngine
@@ -229,6 +234,11 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		return session.RecordBox(ctx, "", ticket, r.String(), r)
 	}
 	boxes.Launch = launching(session)
+	boxes.Way = serverWay{
+		tier:    boxes.Tier,
+		known:   func(context.Context) (services, error) { return known, nil },
+		session: func(context.Context) (*api.Client, *api.Session, error) { return client, session, nil },
+	}.open
 	m, err := mediator.New(mediator.Options{
 		Decider: session, Starter: reaching(boxes, session), Commander: boxes, Servers: servers, Log: log, Version: version,
 		Session: session.Opened().Session, Principal: session.Opened().Principal, PageAbove: f.pageAbove,
@@ -378,7 +388,7 @@ func openRequest(f mcpFlags, boxes mediator.Boxes, servers []mediator.Server) (a
 			changes = boxes.Paths(s)
 		}
 		r.Servers = append(r.Servers, api.ServerInfo{
-			Boxes: writes, Changes: changes, Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations, Program: program,
+			Boxes: writes, Changes: changes, Name: s.Name, Report: json.RawMessage(api.BoxFollows), Argv: shown, Launch: launchOf(argv), Dir: boxes.Dir(s), Annotations: annotations, Program: program, Hosts: s.Ringfence.Hosts,
 		})
 	}
 	return r, nil

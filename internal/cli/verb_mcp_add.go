@@ -21,8 +21,8 @@ type addFlags struct {
 	servers, policy, workspace string
 	yes, force                 bool
 
-	env, paths, headers []string
-	cwd, annotations    string
+	env, paths, hosts, headers []string
+	cwd, annotations           string
 }
 
 func (f *addFlags) bind(c *cobra.Command) {
@@ -75,6 +75,7 @@ func newMCPAdd(s *streams) *cobra.Command {
 	c.Flags().StringArrayVarP(&f.env, "env", "e", nil, "variable of the server, `NAME=VALUE`; ${NAME} in the value is read when it starts")
 	c.Flags().StringArrayVar(&f.headers, "header", nil, "header of each request to a URL, `NAME=VALUE`")
 	c.Flags().StringArrayVar(&f.paths, "path", nil, "`PATH` that the server may reach beside the workspace")
+	c.Flags().StringArrayVar(&f.hosts, "host", nil, "`HOST` that the server may reach, as far as the policy allows it: a.example, *.a.example, a.example:8443")
 	c.Flags().StringVar(&f.cwd, "cwd", "", "`DIR` that the server is always started in")
 	c.Flags().StringVar(&f.annotations, "annotations", "", "`NAME` of what says what its tools do")
 	return c
@@ -116,6 +117,9 @@ func (f addFlags) entry(words []string, dash int) ([]byte, error) {
 	own := map[string]any{}
 	if len(f.paths) > 0 {
 		own["paths"] = f.paths
+	}
+	if len(f.hosts) > 0 {
+		own["hosts"] = f.hosts
 	}
 	if f.annotations != "" {
 		own["annotations"] = f.annotations

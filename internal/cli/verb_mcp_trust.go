@@ -88,7 +88,10 @@ func listText(file string, src []byte, servers []mediator.Server) (string, error
 		if v.Ringfence.Unboxed {
 			b.WriteString("  ! it runs without a box, with your rights\n")
 		}
-		if len(v.Ringfence.Hosts) > 0 {
+		switch {
+		case held(v):
+			b.WriteString("  ! it reaches its hosts, as far as the policy allows it\n")
+		case len(v.Ringfence.Hosts) > 0, v.Ringfence.Network != "":
 			b.WriteString("  ! it reaches the network\n")
 		}
 		if a := v.Ringfence.Annotations; a != "" {

@@ -328,6 +328,9 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) (er
 		p.f.asks.ask = api.AskNever // a trial that waits for a person says nothing of the server
 	}
 	defer func() { err = errors.Join(err, p.close(ctx)) }()
+	if err := p.ways(ctx, &boxes, servers); err != nil {
+		return err
+	}
 	all := []testedServer{}
 	works := true
 	home, err := paths.EnsureHome()

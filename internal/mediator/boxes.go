@@ -36,6 +36,9 @@ type Boxes struct {
 	Known map[string][]string
 	// Blocked says why a server is not started, by name.
 	Blocked map[string]string
+	// Way opens the way out of the box of a server that has hosts: the box by way of it, and
+	// what closes it once the box has ended. Nil: the network of such boxes is not held.
+	Way func(ctx context.Context, s Server, spec sandbox.Spec) (by sandbox.Spec, closed func() error, err error)
 	// Record puts on record what confines a server, before it starts.
 	Record func(ctx context.Context, server string, r sandbox.Report) error
 	// RecordCommand puts on record what confines a command, before it starts.
@@ -67,11 +70,15 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
 	}
+	spec, closed, err := b.wayOut(ctx, s, spec, tier)
+	if err != nil {
+		return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+	}
 	var ch *channel
 	if s.Ringfence.Builtin == builtinExec {
 		var theirs []*os.File
 		if ch, theirs, err = newChannel(); err != nil {
-			return nil, fmt.Errorf("starting server %s: %w", s.Name, err)
+			return nil, errors.Join(fmt.Errorf("starting server %s: %w", s.Name, err), closed())
 		}
 		spec.Files = theirs
 	}
@@ -80,9 +87,11 @@ func (b Boxes) Start(ctx context.Context, s Server) (*Process, error) {
 		f.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting server %s: %w", s.Name, err), ch.Close())
+		return nil, errors.Join(fmt.Errorf("starting server %s: %w", s.Name, err), ch.Close(), closed())
 	}
 	p := process(box)
+	ended := p.Wait
+	p.Wait = func() error { return errors.Join(ended(), closed()) }
 	p.Sessions = s.Ringfence.Builtin != "" // ours need not be asked, and say less in each answer
 	if ch != nil {
 		p.Channel = ch

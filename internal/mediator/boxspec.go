@@ -34,9 +34,7 @@ func (b Boxes) spec(s Server) (sandbox.Spec, error) {
 	for _, p := range s.Ringfence.Paths {
 		spec.ReadWrite = append(spec.ReadWrite, b.absolute(p))
 	}
-	if len(s.Ringfence.Hosts) > 0 || s.Ringfence.Builtin == "fetch" || fetchesItself(argv[0]) {
-		spec.Network = sandbox.NetworkOpen
-	}
+	spec.Network = b.network(s, argv[0])
 	if s.Ringfence.Unboxed {
 		return spec, nil
 	}

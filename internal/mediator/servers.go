@@ -62,7 +62,8 @@ type Settings struct {
 	Annotations string        // name of the shipped annotations; "" goes by the command
 	Builtin     string        // name of a server of our own that is run instead of a command
 	Paths       []string      // what the server may reach beside the workspace, as written
-	Hosts       []string      // what its network may reach, as written
+	Hosts       []string      // what its network may reach, as written; weburl.ParseSite reads them
+	Network     string        `json:",omitempty"` // "open": that of the machine, which nothing holds
 	Unboxed     bool          // no box at all
 	Timeout     time.Duration // of one call; 0 means the mediator's
 	Socket      string        `json:",omitempty"` // of a server with a URL: the Unix socket that leads to it, as written
@@ -84,7 +85,7 @@ const (
 
 var (
 	entryKeys     = []string{"command", "args", "env", "cwd", "type", "url", "headers", "disabled", "description", "ringfence"}
-	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "unboxed", "timeout", "socket", "quota", "oauth", "workspace", "profile"}
+	ringfenceKeys = []string{"annotations", "builtin", "paths", "hosts", "network", "unboxed", "timeout", "socket", "quota", "oauth", "workspace", "profile"}
 )
 
 // CheckName returns an error unless name can be that of a server: a letter or
@@ -317,7 +318,11 @@ func (r *serversReader) settings(of strictjson.Member) (Settings, map[string]str
 		case "paths":
 			s.Paths, err = r.list(m, r.expanded)
 		case "hosts":
-			s.Hosts, err = r.list(m, r.text)
+			s.Hosts, err = r.list(m, r.site)
+		case "network":
+			if s.Network, err = r.text(m); err == nil && s.Network != string(sandbox.NetworkOpen) {
+				err = r.fail(m.Start, `%s can only be "open"`, clip(m.Name))
+			}
 		case "unboxed":
 			s.Unboxed, err = r.boolean(m)
 		case "timeout":
