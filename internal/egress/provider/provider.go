@@ -277,6 +277,7 @@ func OverBudget(w Wire) int {
 		return 402
 	case Chat, Responses:
 		return 429
+	case Google:
 	}
 	return 403 // Google's clients wait for better times after 429
 }
