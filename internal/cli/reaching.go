@@ -67,7 +67,7 @@ func (w *farWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		if w.denied != nil {
 			w.denied()
 		}
-		return nil, &remote.NotAllowed{Reason: no.Reason}
+		return nil, &remote.NotAllowedError{Reason: no.Reason}
 	}
 	return resp, err
 }

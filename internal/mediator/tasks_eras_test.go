@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"maps"
 	"strings"
 	"testing"
 )
@@ -38,9 +39,7 @@ func TestTasksBetweenEras(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &talker{answers: map[string][]string{"tools/list": {toolsAnswer}, "tools/call": {c.made}}}
-			for method, answers := range c.server {
-				k.answers[method] = answers
-			}
+			maps.Copy(k.answers, c.server)
 			conv := speaking(t, deciding(""), k)
 			if c.call != modern {
 				conv.ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{`+tasksOfRequests+`}}}`, `"result"`)

@@ -31,10 +31,10 @@ const maxSigned = 4
 var errFar = errors.New("other machines are reached only where each connection is decided and recorded, which is in a session; " +
 	"here only loopback addresses and Unix sockets (\"ringfence\": {\"socket\": …}) are reached")
 
-// A NotAllowed is why what carries a request did not: policy, in words for an agent.
-type NotAllowed struct{ Reason string }
+// A NotAllowedError is why what carries a request did not: policy, in words for an agent.
+type NotAllowedError struct{ Reason string }
 
-func (n *NotAllowed) Error() string { return n.Reason }
+func (n *NotAllowedError) Error() string { return n.Reason }
 
 // Carrier returns what carries requests to this machine itself, and all others by away;
 // with nil, these are an error that says what is missing.

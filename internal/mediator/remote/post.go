@@ -160,7 +160,7 @@ func (c *conn) send(r *http.Request) (*http.Response, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
 		c.note("%s: %v", r.Method, trimmed(err))
-		if no, ok := errors.AsType[*NotAllowed](err); ok {
+		if no, ok := errors.AsType[*NotAllowedError](err); ok {
 			return nil, no
 		}
 		if r.Context().Err() != nil {
