@@ -214,7 +214,7 @@ func TestD6TrustShowsAll(t *testing.T) {
 		"ringfence":{"hosts":["*"],"annotations":"memory"}},"b":{"url":"http://127.0.0.1:9/","headers":{"X-Key":"${CLOUD_SECRET}"}}}}`)
 	out := p.ends(codeDenied, "mcp", "trust", file)
 	for _, want := range []string{
-		"--require ./evil.js", `"cwd": "/x"`, "it is given the value of CLOUD_SECRET", "it reaches the network",
+		"--require ./evil.js", `"cwd": "/x"`, "it is given the value of CLOUD_SECRET", "it reaches its hosts",
 		"its tools count as those of memory", `"X-Key": "${CLOUD_SECRET}"`,
 	} {
 		if !strings.Contains(out, want) {

@@ -207,7 +207,8 @@ func TestFresh(t *testing.T) {
 		}
 		got = conv.receive()
 	}
-	if n := strings.Count(k.all(), "tools/list"); n != 2 {
+	// A request that comes while the list is being read again may have it read once more.
+	if n := strings.Count(k.all(), "tools/list"); n < 2 || n > 3 {
 		t.Errorf("the list was read %d times", n)
 	}
 }

@@ -53,6 +53,7 @@ func toolMembers(t policy.ToolAnnotation) (members []string) {
 	add(len(t.Effects) > 0, "effects", encode(t.Effects))
 	add(len(t.Sets) > 0, "sets", encode(t.Sets))
 	add(len(t.Reads) > 0, "reads", encode(t.Reads))
+	add(t.Grant != "", "grant", encode(t.Grant))
 	return members
 }
 
