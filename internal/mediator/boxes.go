@@ -286,12 +286,13 @@ func (b Boxes) absolute(p string) string {
 	return filepath.Join(b.Workspace, p)
 }
 
-// environment is what all servers get and what the entry of s sets, which wins.
+// environment is what all servers get and what the entry of s sets, which wins. A box has a
+// directory of its own for temporary files, and cannot write to that of the machine.
 func (b Boxes) environment(s Server) []string {
 	env := slices.DeleteFunc(slices.Clone(b.Env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		_, set := s.Env[name]
-		return set
+		return set || name == "TMPDIR" && !s.Ringfence.Unboxed
 	})
 	for name, value := range s.Env {
 		env = append(env, name+"="+value)

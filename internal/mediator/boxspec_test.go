@@ -124,3 +124,22 @@ func grow(t *testing.T, root, lines string) {
 		}
 	}
 }
+
+// TestTemporaryFiles: a server in a box is not told of a directory for temporary files that it
+// cannot write to.
+func TestTemporaryFiles(t *testing.T) {
+	b := Boxes{Env: []string{"LANG=C", "TMPDIR=/srv/mine"}}
+	for name, c := range map[string]struct {
+		s    Server
+		want string
+	}{
+		"in a box":             {Server{}, "LANG=C"},
+		"in none":              {Server{Ringfence: Settings{Unboxed: true}}, "LANG=C TMPDIR=/srv/mine"},
+		"said by the list":     {Server{Env: map[string]string{"TMPDIR": "/w/tmp"}}, "LANG=C TMPDIR=/w/tmp"},
+		"another, in the list": {Server{Env: map[string]string{"A": "b"}}, "A=b LANG=C"},
+	} {
+		if got := strings.Join(b.environment(c.s), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
