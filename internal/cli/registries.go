@@ -88,17 +88,13 @@ func settingsFiles(c registry.Client) (files []string) {
 		if own {
 			f = filepath.Join(home, rest)
 		}
-		if dir, many := strings.CutSuffix(f, "/*"); many {
-			entries, err := os.ReadDir(dir)
-			if err != nil {
-				continue
-			}
-			for _, e := range entries {
-				files = append(files, filepath.Join(dir, e.Name()))
-			}
+		if !strings.Contains(f, "*") {
+			files = append(files, f)
 			continue
 		}
-		files = append(files, f)
+		if all, err := filepath.Glob(f); err == nil { // the patterns are ours
+			files = append(files, all...)
+		}
 	}
 	return files
 }

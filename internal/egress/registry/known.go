@@ -38,7 +38,7 @@ func (h *Handler) remember(p Place, versions []version) {
 		if v.file == "" {
 			continue
 		}
-		key := string(p.Ecosystem) + " " + v.file
+		key := keyOf(p, v.file)
 		if _, old := h.files[key]; !old {
 			h.order = append(h.order, key)
 		}
@@ -50,11 +50,20 @@ func (h *Handler) remember(p Place, versions []version) {
 	}
 }
 
+// keyOf is what a file of a registry is remembered by. Where that is no address it is of
+// that registry alone: what one says of a version is not what another has.
+func keyOf(p Place, file string) string {
+	if p.Ecosystem == PyPI || p.Ecosystem == Cargo {
+		return string(p.Ecosystem) + " " + file
+	}
+	return string(p.Ecosystem) + " " + p.URL.String() + " " + file
+}
+
 // known returns what metadata said of a file, if it is remembered.
 func (h *Handler) known(p Place, file string) (version, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k, ok := h.files[string(p.Ecosystem)+" "+file]
+	k, ok := h.files[keyOf(p, file)]
 	if !ok || h.o.Now().Sub(k.asked) > rememberedFor {
 		return version{}, false
 	}

@@ -16,8 +16,8 @@ import (
 // A Client is a package manager whose settings say where its registries are.
 type Client struct {
 	Ecosystem Ecosystem
-	// Files are where its settings are; "~/" is the home of the person. A path that ends
-	// in "/*" is every file of a directory. Those of a project are not read: it is the
+	// Files are where its settings are; "~/" is the home of the person. A name with
+	// a star is every file of that pattern. Those of a project are not read: it is the
 	// agent that writes there.
 	// Variables are not read either: whoever starts us may have them from there.
 	Files []string
@@ -38,7 +38,7 @@ func Clients() []Client {
 		},
 		{Cargo, []string{"~/.cargo/config.toml", "~/.cargo/config"}, nil, cargoToml},
 		{Go, []string{"~/.config/go/env"}, []string{"go", "env", "GOPROXY"}, goEnv},
-		{Debian, []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*"}, nil, aptSources},
+		{Debian, []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"}, nil, aptSources},
 	}
 }
 
