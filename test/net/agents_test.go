@@ -48,11 +48,35 @@ var agents = []agent{
 	}},
 }
 
+// apart is a workspace outside of /tmp: the box has a /tmp of its own, and in a workspace
+// beneath that Claude Code is refused the directory that it makes for itself.
+func apart(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		err = os.MkdirAll(cache, 0o755)
+	}
+	dir := ""
+	if err == nil {
+		dir, err = os.MkdirTemp(cache, "ringfence-agents-")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // agentPlace is a place whose models are at a server of its own, and what the policy allows
 // there.
 func agentPlace(t *testing.T, a agent, command string) (*place, *model, string) {
 	t.Helper()
 	p := newPlace(t)
+	p.Work = apart(t)
 	if p.node == "" {
 		p.need(t, reachCase{needs: []string{"newer-node"}})
 	}
@@ -162,6 +186,9 @@ func (p *place) kept(t *testing.T, a agent, m *model) {
 	}
 	if found, err := p.InFiles(rig.Forms(a.key)); err != nil || len(found) > 0 {
 		t.Errorf("found the key in %q, %v", found, err)
+	}
+	if err := os.WriteFile(filepath.Join(p.Own, "control"), []byte("x"+sentinel+"x"), 0o600); err != nil {
+		t.Error(err)
 	}
 	if found, err := p.InFiles([][]byte{[]byte(sentinel)}); err != nil || len(found) == 0 {
 		t.Errorf("a search that finds nothing: %q, %v", found, err)

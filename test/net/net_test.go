@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -255,13 +256,18 @@ func TestReach(t *testing.T) {
 	const nobody = 65534
 	bin, err := built()
 	if err == nil {
-		err = errors.Join(os.Chown(dir, nobody, nobody), exec.Command("cp", bin, dir+"/ringfence").Run(), os.Chown(dir+"/ringfence", nobody, nobody))
+		// Neither the test nor its data need be where an ordinary user can read.
+		err = errors.Join(
+			exec.Command("cp", bin, dir+"/ringfence").Run(), exec.Command("cp", os.Args[0], dir+"/test").Run(),
+			exec.Command("cp", "-r", "testdata", dir).Run(), exec.Command("chown", "-R", strconv.Itoa(nobody)+":"+strconv.Itoa(nobody), dir).Run(),
+		)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReach$", "-test.v")
+	again := exec.CommandContext(t.Context(), dir+"/test", "-test.run=^TestReach$", "-test.v")
 	again.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	again.Dir = dir
 	again.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "RINGFENCE_TEST_BINARY="+filepath.Join(dir, "ringfence"), "RINGFENCE_TEST_NODE_DIR=", "CI=")
 	if out, err := again.CombinedOutput(); err != nil {
 		t.Errorf("as user %d: %v\n%s", nobody, err, out)
