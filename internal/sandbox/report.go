@@ -31,6 +31,7 @@ const (
 	LayerJobObject        = "job-object"
 	LayerNetwork          = "network"   // what of it there is: "network=policy"
 	LayerWorkspace        = "workspace" // it is not the live tree: "workspace=overlay", "workspace=copy"
+	LayerHome             = "home"      // it is one of the box's own: "home=own"
 )
 
 // A Report says which layers of confinement are in force. Every record carries

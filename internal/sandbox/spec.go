@@ -80,6 +80,7 @@ const (
 	Overlays  Ability = iota + 1 // a box whose workspace is an overlay
 	Copies                       // one whose workspace is a copy
 	Entrances                    // one with ways to a network by policy
+	Homes                        // one with a home of its own
 )
 
 // ErrNoOverlay is wrapped, beside ErrNotBuilt, by an error of Start when the workspace
@@ -100,6 +101,7 @@ type Spec struct {
 	// Dir is the working directory; "" is that of the workspace, or "/".
 	Dir       string
 	Workspace Workspace
+	Home      Home     // one of the box's own; not every tier can give it one
 	ReadOnly  []string // files and trees that may be read and executed
 	ReadWrite []string // files and trees that may be read and changed
 	// Denied are files and trees that are not there in the box, also within what
@@ -263,7 +265,10 @@ func (s Spec) Validate(can ...Ability) error {
 	if s.Ways.Any() && !slices.Contains(can, Entrances) {
 		return errors.New("spec: a network by policy is asked for, which this kind of box cannot have: use a native box on Linux with user namespaces, or a container")
 	}
-	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkNetwork, s.checkWays, s.checkLimits} {
+	if s.Home != (Home{}) && !slices.Contains(can, Homes) {
+		return errors.New("spec: the box is to have a home of its own, which this kind of box cannot have: use a native box on Linux with user namespaces, or a container")
+	}
+	for _, check := range []func() error{s.checkProgram, s.checkEnv, s.checkPaths, s.checkHome, s.checkNetwork, s.checkWays, s.checkLimits} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -17,6 +17,9 @@ type Ways struct {
 	// Proxy and Resolver are ports on 127.0.0.1; the proxy listens on ::1 too, where there is
 	// IPv6, and the resolver over UDP and TCP. Both, or neither.
 	Proxy, Resolver uint16
+	// Tools is one more port on 127.0.0.1, at which who makes the box serves it what is no
+	// way out: tools. 0 for none.
+	Tools uint16
 	// Ports, beside these, are those that are listened at on every address of the box. A
 	// program in it cannot listen there itself.
 	Ports []uint16
@@ -32,7 +35,7 @@ type Ways struct {
 // Listening are listening sockets of a box, open outside of it, non-blocking or not. They
 // belong to who takes them.
 type Listening struct {
-	Proxy, Resolver, Packets, Direct []*os.File
+	Proxy, Resolver, Packets, Direct, Tools []*os.File
 }
 
 // The kinds of sockets, as they are told from each other.
@@ -40,10 +43,12 @@ const (
 	listensProxy = iota + 1
 	listensResolver
 	listensPacket
+	_ // any other
+	listensTools
 )
 
-// Add adds a socket of a kind: 1 the proxy, 2 the resolver, 3 the resolver over UDP, 4 any
-// other, as package entrance numbers them.
+// Add adds a socket of a kind: 1 the proxy, 2 the resolver, 3 the resolver over UDP, 5 that
+// of tools, 4 any other, as package entrance numbers them.
 func (l *Listening) Add(kind int, f *os.File) {
 	switch kind {
 	case listensProxy:
@@ -52,6 +57,8 @@ func (l *Listening) Add(kind int, f *os.File) {
 		l.Resolver = append(l.Resolver, f)
 	case listensPacket:
 		l.Packets = append(l.Packets, f)
+	case listensTools:
+		l.Tools = append(l.Tools, f)
 	default:
 		l.Direct = append(l.Direct, f)
 	}
@@ -60,7 +67,7 @@ func (l *Listening) Add(kind int, f *os.File) {
 // Close closes all of them.
 func (l Listening) Close() error {
 	var all []error
-	for _, f := range slices.Concat(l.Proxy, l.Resolver, l.Packets, l.Direct) {
+	for _, f := range slices.Concat(l.Proxy, l.Resolver, l.Packets, l.Direct, l.Tools) {
 		all = append(all, f.Close())
 	}
 	return errors.Join(all...)
@@ -123,6 +130,9 @@ func (w Ways) wanted(six bool) []string {
 	if six {
 		all = append(all, fmt.Sprintf("tcp [::1]:%d", w.Proxy))
 	}
+	if w.Tools != 0 {
+		all = append(all, fmt.Sprintf("tcp 127.0.0.1:%d", w.Tools))
+	}
 	for _, p := range w.Ports {
 		all = append(all, fmt.Sprintf("tcp 0.0.0.0:%d", p))
 		if six {
@@ -167,14 +177,16 @@ func (s Spec) checkWays() error {
 	switch {
 	case w.Proxy != 0 != (w.Resolver != 0) || w.Proxy == w.Resolver && w.Proxy != 0:
 		return fmt.Errorf("spec: ports %d and %d of proxy and resolver are not two", w.Proxy, w.Resolver)
+	case w.Tools != 0 && (!w.Any() || w.Tools == w.Proxy || w.Tools == w.Resolver):
+		return fmt.Errorf("spec: port %d of tools is that of the proxy or resolver, or there are none", w.Tools)
 	case !w.Any() && len(w.Ports)+len(w.Local) > 0:
 		return errors.New("spec: ports or addresses are given, but no resolver")
 	case len(w.Ports) > maxPorts || len(w.Local) > maxLocal || len(s.Placed) > maxPlacings:
 		return fmt.Errorf("spec: %d ports, %d ranges and %d placed files, at most %d, %d and %d", len(w.Ports), len(w.Local), len(s.Placed), maxPorts, maxLocal, maxPlacings)
 	}
 	for i, p := range w.Ports {
-		if p == 0 || p == w.Proxy || p == w.Resolver || slices.Contains(w.Ports[:i], p) {
-			return fmt.Errorf("spec: port %d is zero, twice, or that of the proxy or resolver", p)
+		if p == 0 || p == w.Proxy || p == w.Resolver || p == w.Tools || slices.Contains(w.Ports[:i], p) {
+			return fmt.Errorf("spec: port %d is zero, twice, or that of the proxy, resolver or tools", p)
 		}
 	}
 	for _, p := range w.Local {

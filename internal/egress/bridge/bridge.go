@@ -34,6 +34,7 @@ import (
 const (
 	ProxyPort    = 3128 // HTTP (CONNECT and absolute form) and SOCKS5
 	ResolverPort = 53
+	ToolsPort    = 3129 // MCP and hooks, of who holds the box; no way out
 )
 
 // Dial connects to the Unix socket of a way out and says p. The deadline of ctx bounds both.

@@ -47,7 +47,7 @@ func Listen(ctx context.Context, ports []uint16) (Sockets, error) {
 func Direct(ports []uint16) []uint16 {
 	all := slices.Clone(ports)
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(p uint16) bool { return p == 0 || p == ProxyPort || p == ResolverPort })
+	return slices.DeleteFunc(slices.Compact(all), func(p uint16) bool { return p == 0 || p == ProxyPort || p == ResolverPort || p == ToolsPort })
 }
 
 // lenient drops the error of a machine without IPv6.

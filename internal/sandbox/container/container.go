@@ -102,7 +102,7 @@ func (t *Tier) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 }
 
 func (t *Tier) start(ctx context.Context, s sandbox.Spec) (*box, error) {
-	if err := s.Validate(sandbox.Copies, sandbox.Entrances); err != nil {
+	if err := s.Validate(sandbox.Copies, sandbox.Entrances, sandbox.Homes); err != nil {
 		return nil, err
 	}
 	if err := t.o.Validate(); err != nil {

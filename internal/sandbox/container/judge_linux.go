@@ -308,6 +308,9 @@ func (j *judge) mounts() {
 	if j.p.copy != "" {
 		j.enforced(sandbox.LayerWorkspace+"=copy", j.p.copyEvidence())
 	}
+	if j.p.homeFrom != "" {
+		j.enforced(sandbox.LayerHome+"=own", j.p.homeEvidence())
+	}
 }
 
 // withoutOptions judges mounts that lack nosuid or nodev.

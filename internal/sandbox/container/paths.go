@@ -34,6 +34,9 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 	if len(s.ReadWrite) > 0 && !s.LaterWritable {
 		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: keep what it changes for a review (--review), take it read-only, or use the tier native (--tier native)", s.ReadWrite[0])
 	}
+	if err := p.home(s); err != nil {
+		return err
+	}
 	for _, path := range s.ReadWrite {
 		if err := p.show(s, path, false); err != nil {
 			return err

@@ -31,6 +31,8 @@ type plan struct {
 	search []string
 	// Where the workspace is a copy: where it lies, and where it is in the container.
 	copy, copyAt string
+	// Where the box has a home of its own: where it lies, and where it is in the container.
+	homeFrom, homeAt string
 }
 
 // A mount shows a file or tree of ours in the container, or something empty in its
@@ -79,7 +81,7 @@ func newPlan(s sandbox.Spec, o Options, e *engine) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.paths(s, e), p.checkOwn(o)); err != nil {
+	if err := errors.Join(p.paths(s, e), p.checkOwn(o), p.homePlaces(s.Home)); err != nil {
 		p.close()
 		return nil, err
 	}

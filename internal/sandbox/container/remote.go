@@ -43,6 +43,10 @@ func startRemote(ctx, setUp context.Context, b *box, s sandbox.Spec, p *plan, bo
 		b.report.Inferred = append(b.report.Inferred, sandbox.LayerWorkspace+"=copy")
 		b.report.Evidence[sandbox.LayerWorkspace] = p.copyEvidence()
 	}
+	if p.homeFrom != "" {
+		b.report.Inferred = append(b.report.Inferred, sandbox.LayerHome+"=own")
+		b.report.Evidence[sandbox.LayerHome] = p.homeEvidence()
+	}
 	program, err := e.programIn(setUp, b.id, append([]string{s.Argv[0]}, p.search...))
 	if err != nil {
 		return err

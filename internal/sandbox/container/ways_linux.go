@@ -15,6 +15,7 @@ import (
 // ways are where the init listens, for programs to come to the way out.
 type ways struct {
 	Proxy, Resolver int
+	Tools           int `json:",omitempty"`
 	Ports           []int
 }
 
@@ -22,7 +23,7 @@ func waysOf(s sandbox.Spec) *ways {
 	if !s.Ways.Any() || s.Ways.Take == nil {
 		return nil
 	}
-	w := &ways{Proxy: int(s.Ways.Proxy), Resolver: int(s.Ways.Resolver)}
+	w := &ways{Proxy: int(s.Ways.Proxy), Resolver: int(s.Ways.Resolver), Tools: int(s.Ways.Tools)}
 	for _, p := range s.Ways.Ports {
 		w.Ports = append(w.Ports, int(p))
 	}
@@ -32,7 +33,7 @@ func waysOf(s sandbox.Spec) *ways {
 // giveWays listens, in the container, and hands the sockets out: in one message, of which
 // each byte is the kind of one.
 func giveWays(c *net.UnixConn, w ways) error {
-	kinds, fds, err := entrance.Open(w.Proxy, w.Resolver, w.Ports)
+	kinds, fds, err := entrance.Open(w.Proxy, w.Resolver, w.Tools, w.Ports)
 	if err != nil {
 		return err
 	}

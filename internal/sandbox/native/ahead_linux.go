@@ -50,7 +50,7 @@ func tryPIDFD() {
 // Start implements [sandbox.Prepared].
 func (a *ahead) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 	<-a.ready
-	if err := s.Validate(sandbox.Overlays, sandbox.Entrances); err != nil || !a.fits(s) {
+	if err := s.Validate(sandbox.Overlays, sandbox.Entrances, sandbox.Homes); err != nil || !a.fits(s) {
 		// Whatever is wrong, the other way says so.
 		if err := a.Discard(); err != nil {
 			return nil, err

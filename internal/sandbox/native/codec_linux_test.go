@@ -27,7 +27,7 @@ func plans() *rapid.Generator[plan] {
 			terminal: rapid.Bool().Draw(t, "terminal"), files: number.Draw(t, "files"), mounts: number.Draw(t, "mounts"),
 			groups: number.Draw(t, "groups"), minABI: number.Draw(t, "abi"), program: text.Draw(t, "program"), own: text.Draw(t, "own"),
 			hold:     holding{on: rapid.Bool().Draw(t, "hold"), writable: texts.Draw(t, "writable"), held: texts.Draw(t, "held"), led: texts.Draw(t, "led"), home: text.Draw(t, "home"), names: rapid.Bool().Draw(t, "names"), sockets: rapid.Bool().Draw(t, "sockets"), copied: texts.Draw(t, "copied"), private: texts.Draw(t, "private"), reachable: texts.Draw(t, "reachable")},
-			entering: entering{proxy: number.Draw(t, "proxy"), resolver: number.Draw(t, "resolver"), ports: rapid.SliceOfN(number, 0, 3).Draw(t, "ports"), local: []local{{text.Draw(t, "address"), number.Draw(t, "bits")}}},
+			entering: entering{proxy: number.Draw(t, "proxy"), resolver: number.Draw(t, "resolver"), tools: number.Draw(t, "tools"), ports: rapid.SliceOfN(number, 0, 3).Draw(t, "ports"), local: []local{{text.Draw(t, "address"), number.Draw(t, "bits")}}},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "n") {
 			p.nodes = append(p.nodes, node{
@@ -67,7 +67,7 @@ func TestPlansTravel(t *testing.T) {
 	// A member that no visit reaches would be lost without a word.
 	for _, m := range []any{plan{}, node{}, grant{}, limit{}, holding{}, entering{}, local{}} {
 		n := reflect.TypeOf(m).NumField()
-		if want := map[string]int{"plan": 22, "node": 14, "grant": 3, "limit": 3, "holding": 16, "entering": 4, "local": 2}[reflect.TypeOf(m).Name()]; n != want {
+		if want := map[string]int{"plan": 22, "node": 15, "grant": 3, "limit": 3, "holding": 16, "entering": 5, "local": 2}[reflect.TypeOf(m).Name()]; n != want {
 			t.Errorf("%T has %d members, %d when its visit was last looked at", m, n, want)
 		}
 	}

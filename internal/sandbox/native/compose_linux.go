@@ -67,7 +67,10 @@ func (b *builder) think() error {
 		p.nodes = v.sorted()
 		p.hold.private = privateOf(p.nodes)
 		if p.hold.names {
-			p.hold.above = aboveAny(p.hold.private, p.hold.writable)
+			p.hold.above = aboveAny(slices.Concat(p.hold.private, homesOf(p.nodes)), p.hold.writable)
+		}
+		if err := b.mountPoints(p.nodes); err != nil {
+			return err
 		}
 		if b.ids.outer >= 0 {
 			b.hideProcesses(p.nodes)
@@ -98,7 +101,7 @@ func holdingOf(s sandbox.Spec, v *view, who person) (holding, error) {
 	h := holding{later: s.LaterWritable, home: who.home}
 	live := false
 	for _, n := range v.sorted() {
-		if n.kind == kindBind && n.write {
+		if n.kind == kindBind && n.write && !n.home {
 			h.writable = append(h.writable, n.path)
 			live = live || n.path != v.aside // an overlay changes nothing before it is applied
 			if n.path == v.aside {
@@ -303,10 +306,11 @@ func grants(nodes []node, h holding) []grant {
 	}
 	for _, n := range nodes {
 		inDev := beneath(n.path, "/dev") && n.kind != kindTmpfs
+		own := n.kind == kindTmpfs || n.home
 		switch {
-		case n.kind == kindTmpfs && n.write && slices.Contains(h.above, n.path):
+		case own && n.write && slices.Contains(h.above, n.path):
 			all = append(all, grant{path: n.path, access: use, own: write})
-		case n.kind == kindTmpfs && n.write:
+		case own && n.write:
 			all = append(all, grant{path: n.path, access: use | write})
 		case n.kind != kindBind || inDev || beneath(n.path, "/etc") && !n.mapped:
 		case n.write && h.names:

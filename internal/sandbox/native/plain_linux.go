@@ -66,6 +66,9 @@ func (b *builder) thinkPlain(p *plan, v *view) error {
 	if b.spec.Workspace.Upper != "" {
 		return fmt.Errorf("%w: %w", sandbox.ErrNoOverlay, lack("an overlay as the workspace"))
 	}
+	if b.spec.Home != (sandbox.Home{}) {
+		return lack("a home of the box's own")
+	}
 	switch b.spec.Network {
 	case sandbox.NetworkNone:
 	case sandbox.NetworkOpen:

@@ -62,6 +62,7 @@ type node struct {
 	upper, work string
 	layers      int
 	mapped      bool // the owners of its files are to be seen in the box; not sent
+	home        bool // it is the home of the box, of which nobody else has anything; not sent
 	size        int64
 	mode        int
 }

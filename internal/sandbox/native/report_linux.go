@@ -57,6 +57,7 @@ func (b *builder) readBack() error {
 	r.shared(b.shared)
 	r.sockets(b.plan.hold, b.setup)
 	r.workspace(b.spec.Workspace, b.facts, b.plain)
+	r.home(b.spec.Home, b.facts)
 	if b.plan.hold.names {
 		r.r.Inferred = append(r.r.Inferred, layerHeld)
 		r.r.Evidence[layerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself; nor is a file with names that may lie outside"

@@ -45,7 +45,7 @@ var stageEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0", "GOMAXPR
 var errNoUserNamespaces = errors.New("user namespaces are not to be had")
 
 func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
-	if err := s.Validate(sandbox.Overlays, sandbox.Copies, sandbox.Entrances); err != nil {
+	if err := s.Validate(sandbox.Overlays, sandbox.Copies, sandbox.Entrances, sandbox.Homes); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
 	b := t.builder(s)

@@ -67,6 +67,9 @@ func newView(s sandbox.Spec, who person, own bool, host map[string]node) (*view,
 	if err := v.addNamed(s); err != nil {
 		return nil, err
 	}
+	if err := v.addHome(s.Home); err != nil {
+		return nil, err
+	}
 	if err := v.addBase(who, s.Network); err != nil {
 		return nil, err
 	}
@@ -201,7 +204,7 @@ func (v *view) link(path, target string) {
 		return
 	}
 	if above, ok := v.above(path); ok && above.kind == kindBind {
-		return
+		return // also in the home of the box, where the box's own things are
 	}
 	// A link on the way is a directory in the box: it must not be in its own way.
 	for p := filepath.Dir(path); len(p) > 1; p = filepath.Dir(p) {
@@ -229,8 +232,11 @@ func (v *view) visible(path string) bool {
 	if !ok {
 		n, ok = v.above(path)
 	}
-	return ok && n.kind == kindBind
+	return ok && n.shows()
 }
+
+// shows reports whether what lies at n's path on this machine, and beneath, is to be seen.
+func (n node) shows() bool { return n.kind == kindBind && !n.home }
 
 // denied reports whether the longest of the named paths that path is in is denied.
 func (v *view) denied(path string) bool {
@@ -251,7 +257,7 @@ func (v *view) forget() {
 				path = above.path
 				continue
 			}
-			if !ok || above.kind != kindBind {
+			if !ok || !above.shows() {
 				delete(v.nodes, n.path)
 			}
 			break
@@ -380,6 +386,11 @@ func (v *view) check() error {
 	for path, n := range v.nodes {
 		above, ok := v.above(path)
 		if !ok || above.kind != kindBind && above.kind != kindProc {
+			continue
+		}
+		if above.home {
+			n.found = true // see mountPoints
+			v.nodes[path] = n
 			continue
 		}
 		fi, err := os.Lstat(path)

@@ -16,6 +16,7 @@ import (
 // entering is what a stage is told of the ways of its box: see [sandbox.Ways].
 type entering struct {
 	proxy, resolver int
+	tools           int // 0 for none
 	ports           []int
 	local           []local
 }
@@ -30,7 +31,7 @@ func enteringOf(w sandbox.Ways) (e entering) {
 	if !w.Any() || w.Take == nil {
 		return entering{}
 	}
-	e.proxy, e.resolver = int(w.Proxy), int(w.Resolver)
+	e.proxy, e.resolver, e.tools = int(w.Proxy), int(w.Resolver), int(w.Tools)
 	for _, p := range w.Ports {
 		e.ports = append(e.ports, int(p))
 	}
@@ -43,6 +44,7 @@ func enteringOf(w sandbox.Ways) (e entering) {
 func (e *entering) visit(c *coder) {
 	c.integer(&e.proxy)
 	c.integer(&e.resolver)
+	c.integer(&e.tools)
 	list(c, &e.ports, c.integer)
 	list(c, &e.local, func(l *local) {
 		c.str(&l.address)
@@ -71,7 +73,7 @@ func (s *stage) openWays() {
 		return nil
 	})
 	s.do("ways", func() error {
-		kinds, fds, err := entrance.Open(e.proxy, e.resolver, e.ports)
+		kinds, fds, err := entrance.Open(e.proxy, e.resolver, e.tools, e.ports)
 		defer closeFDs(fds)
 		if err != nil {
 			return err

@@ -23,14 +23,15 @@ const (
 	Resolver            // TCP, on 127.0.0.1
 	Packet              // the resolver over UDP
 	Direct              // on all addresses
+	Tools               // on 127.0.0.1
 )
 
 // backlog is how many connections wait to be accepted.
 const backlog = 512
 
-// Open listens at the ports of proxy and resolver, and at ports. It returns the kind of each
-// socket, and their descriptors, which belong to the caller.
-func Open(proxy, resolver int, ports []int) (kinds, fds []int, err error) {
+// Open listens at the ports of proxy and resolver, at that of tools unless it is 0, and at
+// ports. It returns the kind of each socket, and their descriptors, which belong to the caller.
+func Open(proxy, resolver, tools int, ports []int) (kinds, fds []int, err error) {
 	add := func(kind int, to unix.Sockaddr, socket int) {
 		if err != nil {
 			return
@@ -49,6 +50,9 @@ func Open(proxy, resolver int, ports []int) (kinds, fds []int, err error) {
 	add(Proxy, &unix.SockaddrInet6{Port: proxy, Addr: six}, unix.SOCK_STREAM)
 	add(Resolver, &unix.SockaddrInet4{Port: resolver, Addr: four}, unix.SOCK_STREAM)
 	add(Packet, &unix.SockaddrInet4{Port: resolver, Addr: four}, unix.SOCK_DGRAM)
+	if tools != 0 {
+		add(Tools, &unix.SockaddrInet4{Port: tools, Addr: four}, unix.SOCK_STREAM)
+	}
 	for _, p := range ports {
 		add(Direct, &unix.SockaddrInet4{Port: p}, unix.SOCK_STREAM)
 		add(Direct, &unix.SockaddrInet6{Port: p}, unix.SOCK_STREAM)
