@@ -34,6 +34,8 @@ type execFlags struct {
 	tokens, dollars                  number
 	providerProfile                  string
 	review                           bool
+
+	guest *guest // an agent that is known; nil for any other command
 }
 
 // netPolicy is the network of a box that reaches what the policy allows.
@@ -56,24 +58,6 @@ func newExec(s *streams) *cobra.Command {
 		RunE:        func(c *cobra.Command, args []string) error { return runBoxed(c.Context(), s, f, args) },
 	}
 	f.flags(c, sandbox.ProfileCommand)
-	return c
-}
-
-// newRun is "ringfence run".
-func newRun(s *streams) *cobra.Command {
-	f := execFlags{verb: "run"}
-	c := &cobra.Command{
-		Use:   "run [flags] -- CMD…",
-		Short: "Run an agent, or any command, in a box that it works in",
-		Long: "Run an agent, or any command, in a box in which it may change the workspace. Files\n" +
-			"that this machine would run later, such as git hooks and the settings of editors,\n" +
-			"are held. It gets a terminal of its own, as it would have yours.",
-		Example:     "  ringfence run -- bash\n  ringfence run --policy ./coding -- tmux",
-		Args:        cobra.MinimumNArgs(1),
-		Annotations: exits(boxStatuses()...),
-		RunE:        func(c *cobra.Command, args []string) error { return runBoxed(c.Context(), s, f, args) },
-	}
-	f.flags(c, sandbox.ProfileAgent)
 	return c
 }
 
@@ -125,6 +109,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
+	if spec, err = f.guest.moveIn(spec, f.env); err != nil {
+		return err
+	}
 	s.sayEach("--env %s: it is not set here, so the box does not have it", f.env.unset())
 	sweep(ctx, s, tier)
 	var image imageOfEngine
@@ -150,13 +137,21 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
-	session, err := client.OpenSession(ctx, f.open(spec, own, conf.AskNever, known))
+	open, err := f.guest.opens(ctx, s, f, f.open(spec, own, conf.AskNever, known), tier)
 	if err != nil {
-		return sessionError(err)
+		return err
+	}
+	session, err := client.OpenSession(ctx, open)
+	if err != nil {
+		return f.guest.placed(sessionError(err))
 	}
 	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
 	spec, way, err := f.wayOut(ctx, known, session, begun, spec)
+	if err != nil {
+		return err
+	}
+	spec, err = f.guest.settle(ctx, s, client, session, way, spec)
 	if err != nil {
 		return err
 	}
@@ -174,7 +169,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err = errors.Join(f.boxError(ctx, err, conf.AskNever), way.close(), session.Close(closing), settle())
+	err = errors.Join(f.boxError(ctx, err, conf.AskNever), f.guest.leave(), way.close(), session.Close(closing), settle())
 	if err == nil && status != 0 {
 		err = &exitError{code: status}
 	}

@@ -223,10 +223,20 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		defer cancel()
 		return errors.Join(session.Close(ctx), client.Close())
 	}
-	boxes.Held, boxes.Blocked = session.Opened().Held, session.Opened().Blocked
 	for _, note := range session.Opened().Notes {
 		log.WarnContext(ctx, note)
 	}
+	m, err := mediate(boxes, servers, session, client, known, log, f.pageAbove)
+	if err != nil {
+		return nil, errors.Join(err, done())
+	}
+	stop := answerVerbs(m, session.Opened().Session, log)
+	return &openedMediator{m, func() error { stop(); return done() }, probed}, nil
+}
+
+// mediate returns a mediator in front of servers, which run in boxes of a session.
+func mediate(boxes mediator.Boxes, servers []mediator.Server, session *api.Session, client *api.Client, known services, log *slog.Logger, pageAbove int) (*mediator.Mediator, error) {
+	boxes.Held, boxes.Blocked = session.Opened().Held, session.Opened().Blocked
 	boxes.Record = func(ctx context.Context, server string, r sandbox.Report) error {
 		return session.RecordBox(ctx, server, "", r.String(), r)
 	}
@@ -239,15 +249,10 @@ func openMediator(ctx context.Context, s *streams, f mcpFlags, log *slog.Logger)
 		known:   func(context.Context) (services, error) { return known, nil },
 		session: func(context.Context) (*api.Client, *api.Session, error) { return client, session, nil },
 	}.open
-	m, err := mediator.New(mediator.Options{
+	return mediator.New(mediator.Options{
 		Decider: session, Starter: reaching(boxes, session), Commander: boxes, Servers: servers, Log: log, Version: version,
-		Session: session.Opened().Session, Principal: session.Opened().Principal, PageAbove: f.pageAbove,
+		Session: session.Opened().Session, Principal: session.Opened().Principal, PageAbove: pageAbove,
 	})
-	if err != nil {
-		return nil, errors.Join(err, done())
-	}
-	stop := answerVerbs(m, session.Opened().Session, log)
-	return &openedMediator{m, func() error { stop(); return done() }, probed}, nil
 }
 
 // probe tries out whether boxes can be built at all, if a server needs one: without

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -32,6 +33,8 @@ type wayOut struct {
 	ports  []uint16
 	local  []netip.Prefix
 	comes  *bridge.Listener
+	tools  func(net.Listener) // serves what is no way out; nil for nothing
+	keys   []loan.Sentinel    // what the box has in the place of secrets
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -124,6 +127,10 @@ func (f *execFlags) wayOut(ctx context.Context, known services, session *api.Ses
 	}
 	if err != nil {
 		return s, nil, err
+	}
+	w.keys = sentinels
+	if f.guest != nil {
+		w.tools = f.guest.answer
 	}
 	return w.through(s), w, nil
 }
@@ -241,11 +248,20 @@ func (w *wayOut) through(s sandbox.Spec) sandbox.Spec {
 		Proxy: bridge.ProxyPort, Resolver: bridge.ResolverPort, Ports: w.ports, Local: w.local,
 		Take: func(l sandbox.Listening) error {
 			sockets, err := bridge.FromFiles(l.Proxy, l.Resolver, l.Packets, l.Direct)
+			for _, f := range l.Tools {
+				in, terr := net.FileListener(f)
+				if err = errors.Join(err, terr, f.Close()); terr == nil {
+					w.tools(in)
+				}
+			}
 			if err != nil {
 				return err
 			}
 			return w.comes.Take(sockets)
 		},
+	}
+	if w.tools != nil {
+		s.Ways.Tools = bridge.ToolsPort
 	}
 	bundle, store := filepath.Join(w.dir, "ca.pem"), filepath.Join(w.dir, "ca.jks")
 	s.Placed = []sandbox.Placing{{Path: trust.BundleFile, File: bundle}, {Path: trust.StoreFile, File: store}}

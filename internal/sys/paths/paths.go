@@ -142,6 +142,9 @@ func Policies(home string) string { return filepath.Join(home, "policies") }
 // Caches returns the directory in which each server of tools keeps its caches.
 func Caches(home string) string { return filepath.Join(home, "cache") }
 
+// AgentHomes returns the directory of the private homes of agents.
+func AgentHomes(home string) string { return filepath.Join(home, "homes") }
+
 // RegistriesFile keeps what package managers said of their registries.
 func RegistriesFile(home string) string { return filepath.Join(home, "registries.json") }
 

@@ -1,0 +1,211 @@
+package external
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Values are what stands for the placeholders of an adapter.
+type Values struct {
+	Home      string // of the person, at which the private one stands in the box
+	Workspace string
+	URL       string // of our MCP server, in the box
+	Token     string // that it wants
+	Key       string // what stands for the provider's key in the box, "" if there is none
+	ID        string // of the conversation that is resumed
+}
+
+// keyEnd is how many characters Claude Code knows a key by that a person accepted.
+const keyEnd = 20
+
+func (v Values) fill(s string) string {
+	s = strings.NewReplacer("${WORKSPACE}", v.Workspace, "${URL}", v.URL, "${TOKEN}", v.Token, "${KEY}", v.Key, "${KEY_END}", v.Key[max(0, len(v.Key)-keyEnd):], "${ID}", v.ID).Replace(s)
+	if rest, ok := strings.CutPrefix(s, "~/"); ok {
+		return path.Join(v.Home, rest)
+	}
+	return s
+}
+
+// Argv returns the arguments of the agent: ours, then those that the person typed. id is
+// the conversation that is resumed, "" for none, and "last" for the last one.
+func (a Adapter) Argv(v Values, toolsOnly bool, typed []string) []string {
+	var all []string
+	add := func(more []string) {
+		for _, m := range more {
+			all = append(all, v.fill(m))
+		}
+	}
+	first := func(of []string) bool { return len(typed) > 0 && slices.Contains(of, typed[0]) }
+	// Where the way it works is a command and not an option, options of it come after.
+	command := first(a.Arguments.OneShot) && !strings.HasPrefix(typed[0], "-")
+	if command {
+		all, typed = append(all, typed[0]), typed[1:]
+	}
+	add(a.Arguments.Always)
+	if toolsOnly {
+		add(a.Arguments.ToolsOnly)
+	}
+	switch v.ID {
+	case "":
+	case "last":
+		add(a.Arguments.Continue)
+	default:
+		add(a.Arguments.Resume)
+	}
+	return append(all, typed...)
+}
+
+// OneShot reports whether what the person typed has the agent work without a terminal.
+func (a Adapter) OneShot(typed []string) bool {
+	return slices.ContainsFunc(typed, func(t string) bool { return slices.Contains(a.Arguments.OneShot, t) })
+}
+
+// Make returns what the file f holds for the next start: own is what it holds in the
+// private home, nil if there is none, and theirs what it holds in the person's, of which
+// the members that f keeps are taken over where own has none. A file that cannot be
+// read is as if there were none: it is a convenience, and what must be set is.
+func (f File) Make(own, theirs []byte, v Values, toolsOnly bool) ([]byte, error) {
+	all, kept := f.read(own), f.read(theirs)
+	for _, name := range f.Keep {
+		if value, ok := kept[name]; ok && all[name] == nil {
+			all[name] = scrubbed(value)
+		}
+	}
+	sets := []json.RawMessage{f.Set}
+	if toolsOnly {
+		sets = append(sets, f.ToolsOnly)
+	}
+	for i, set := range sets {
+		if len(set) == 0 {
+			continue
+		}
+		var tree map[string]any
+		if err := json.Unmarshal(set, &tree); err != nil {
+			return nil, fmt.Errorf("reading what %s is to hold: %w", f.Path, err)
+		}
+		next := filled(tree, v).(map[string]any) //nolint:forcetypeassert // of a map
+		for name := range next {
+			if i == 0 && serverLists[name] {
+				delete(all, name)
+			}
+		}
+		merge(all, next)
+	}
+	return f.write(all)
+}
+
+// read returns what a file holds, nothing if it is none.
+func (f File) read(data []byte) map[string]any {
+	all := map[string]any{}
+	if len(bytes.TrimSpace(data)) == 0 || len(data) > maxFile {
+		return all
+	}
+	var err error
+	if f.Form == "toml" {
+		err = toml.Unmarshal(data, &all)
+	} else {
+		var plain []byte
+		if plain, err = standard(data); err == nil {
+			err = json.Unmarshal(plain, &all)
+		}
+	}
+	if err != nil || all == nil {
+		return map[string]any{}
+	}
+	return all
+}
+
+func (f File) write(all map[string]any) ([]byte, error) {
+	var b bytes.Buffer
+	if f.Form == "toml" {
+		if err := toml.NewEncoder(&b).Encode(all); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", f.Path, err)
+		}
+		return b.Bytes(), nil
+	}
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(all); err != nil {
+		return nil, fmt.Errorf("writing %s: %w", f.Path, err)
+	}
+	return b.Bytes(), nil
+}
+
+// filled returns v with the placeholders of tree replaced, in names too. A list loses what
+// is empty then.
+func filled(tree any, v Values) any {
+	switch t := tree.(type) {
+	case string:
+		return v.fill(t)
+	case map[string]any:
+		next := make(map[string]any, len(t))
+		for name, value := range t {
+			next[v.fill(name)] = filled(value, v)
+		}
+		return next
+	case []any:
+		next := []any{}
+		for _, value := range t {
+			if value = filled(value, v); value != "" {
+				next = append(next, value)
+			}
+		}
+		return next
+	case float64:
+		if t == float64(int64(t)) {
+			return int64(t) // TOML tells the two apart
+		}
+	}
+	return tree
+}
+
+// merge puts the members of from into to, object by object.
+func merge(to, from map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		mine, both := from[name].(map[string]any)
+		theirs, ok := to[name].(map[string]any)
+		if both && ok {
+			merge(theirs, mine)
+			continue
+		}
+		to[name] = from[name]
+	}
+}
+
+// serverLists are the members that list servers of MCP. Of these nothing stays but what we
+// say: the others would not start in a box, or pass us by.
+var serverLists = map[string]bool{"mcpServers": true, "mcp_servers": true, "mcp": true, "extensions": true}
+
+// secretNames are parts of names of members that hold keys or tokens.
+var secretNames = []string{"apikey", "api_key", "token", "secret", "password", "authorization", "headers", "credential"}
+
+// scrubbed returns what is taken over of a value: no key.
+func scrubbed(value any) any {
+	switch t := value.(type) {
+	case map[string]any:
+		next := make(map[string]any, len(t))
+		for name, v := range t {
+			lower := strings.ToLower(name)
+			if _, text := v.(float64); !text && slices.ContainsFunc(secretNames, func(s string) bool { return strings.Contains(lower, s) }) {
+				continue
+			}
+			next[name] = scrubbed(v)
+		}
+		return next
+	case []any:
+		next := make([]any, len(t))
+		for i, v := range t {
+			next[i] = scrubbed(v)
+		}
+		return next
+	}
+	return value
+}

@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"ringfence/internal/act/loan"
+	"ringfence/internal/agent/external"
+	"ringfence/internal/agent/home"
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/egress/bridge"
+	"ringfence/internal/mediator"
+	"ringfence/internal/mediator/listen"
+	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/paths"
+)
+
+// A guest is an agent that is known, on its way into a box: its program, its private home,
+// and the tools that it has there. A nil guest is any other command, and does nothing.
+type guest struct {
+	adapter   external.Adapter
+	typed     []string // arguments of the person
+	servers   string
+	toolsOnly bool
+	last      bool
+
+	home    home.Home
+	person  string // his home
+	token   string
+	program external.Program
+	list    []mediator.Server
+	boxes   mediator.Boxes
+	comes   chan net.Listener
+	end     func() error
+}
+
+// named reports whether a flag was given that is for agents only.
+func (g *guest) named() bool { return g.servers != "" || g.toolsOnly || g.last }
+
+// moveIn is s for the agent: its program, what that needs to be seen, its environment and
+// home. The arguments come when what they name is known.
+func (g *guest) moveIn(s sandbox.Spec, env named) (sandbox.Spec, error) {
+	if g == nil {
+		return s, nil
+	}
+	if s.Network != sandbox.NetworkPolicy {
+		return s, &exitError{code: codeUsage, err: fmt.Errorf("%s reaches its model by the network, and --net none leaves it without one", g.adapter.Title), hint: "leave --net out: hosts that the policy does not allow are not reached"}
+	}
+	var err error
+	if g.person, err = paths.UserHome(); err != nil {
+		return s, err
+	}
+	if g.program, err = g.adapter.Find(lookAround(g.person)); err != nil {
+		return s, &exitError{code: codeNotFound, err: err}
+	}
+	workspace, err := filepath.EvalSymlinks(s.Workspace.Path)
+	if err != nil {
+		return s, &exitError{code: codeUsage, err: fmt.Errorf("finding the workspace: %w", err)}
+	}
+	if err := g.openHome(workspace); err != nil {
+		return s, err
+	}
+	g.token, g.comes = rand.Text()+rand.Text(), make(chan net.Listener, 1)
+	s.Workspace.Path = workspace
+	s.Argv = []string{g.program.Path}
+	s.ReadOnly = append(s.ReadOnly, g.program.ReadOnly...)
+	s.Home = sandbox.Home{Path: g.person, From: g.home.Dir}
+	s.Env = g.environment(s.Env, env)
+	return s, nil
+}
+
+// openHome opens the private home. Its files belong to whom the box runs as: the owner of
+// the workspace, where we are root.
+func (g *guest) openHome(workspace string) error {
+	own, err := paths.EnsureHome()
+	if err != nil {
+		return err
+	}
+	uid, gid := -1, -1
+	if os.Geteuid() == 0 {
+		fi, err := os.Stat(workspace)
+		if err != nil {
+			return fmt.Errorf("asking whose the workspace is: %w", err)
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+			uid, gid = int(st.Uid), int(st.Gid)
+		}
+	}
+	g.home, err = home.Open(paths.AgentHomes(own), g.adapter.Name, workspace, uid, gid)
+	return err
+}
+
+// environment is env as the agent gets it: what the person named stays as he named it.
+func (g *guest) environment(env []string, given named) []string {
+	set := func(name, value string) {
+		if slices.ContainsFunc(given, func(n string) bool { n, _, _ = strings.Cut(n, "="); return n == name }) {
+			return
+		}
+		env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	env = slices.Clone(env)
+	for name, value := range g.adapter.Environment {
+		set(name, value)
+	}
+	for _, name := range g.adapter.Handed {
+		if value, ok := paths.Variable(name); ok {
+			set(name, value)
+		}
+	}
+	set("HOME", g.person)
+	search := strings.Join(append(slices.Clone(g.program.Search), paths.SystemPath()...), ":")
+	set("PATH", search)
+	return env
+}
+
+// lookAround is what an adapter may see of this machine.
+func lookAround(person string) external.Look {
+	return external.Look{
+		Home: person,
+		Path: func(program string) string {
+			for _, dir := range paths.SearchPath() {
+				at := filepath.Join(dir, program)
+				if fi, err := os.Stat(at); err == nil && fi.Mode().IsRegular() && fi.Mode().Perm()&0o111 != 0 {
+					return at
+				}
+			}
+			return ""
+		},
+		Real:    filepath.EvalSymlinks,
+		Shebang: shebang,
+	}
+}
+
+// shebang is the first line of a script, "" of anything else.
+func shebang(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := f.Read(head) // what cannot be read is no script
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	if !strings.HasPrefix(line, "#!") {
+		return ""
+	}
+	return line
+}
+
+// proxyServer is the server by which an agent asks for hosts.
+const proxyServer = `{"mcpServers":{"proxy":{"ringfence":{"builtin":"proxy"}}}}`
+
+// opens is r for a session that also serves tools to the agent.
+func (g *guest) opens(ctx context.Context, s *streams, f execFlags, r api.OpenRequest, tier sandbox.Tier) (api.OpenRequest, error) {
+	if g == nil {
+		return r, nil
+	}
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	sums, err := g.readServers(log)
+	if err != nil {
+		return r, err
+	}
+	boxes, err := newBoxes(s, r.Workspace, f.tier)
+	if err != nil {
+		return r, err
+	}
+	m := mcpFlags{servers: g.servers, policy: f.policy, workspace: r.Workspace, persona: "default", agent: g.adapter.Name, ask: r.Ask}
+	if g.boxes, err = m.among(boxes, g.list); err != nil {
+		return r, err
+	}
+	g.boxes.Tier, g.boxes.Known = tier, map[string][]string{}
+	open, err := openRequest(m, g.boxes, g.list)
+	if err != nil {
+		return r, err
+	}
+	r.Principal, r.Servers = open.Principal, open.Servers
+	if g.servers != "" {
+		r.Lists, r.Sums = open.Lists, sums
+	}
+	return r, nil
+}
+
+// readServers reads the list of servers, if there is one, and adds the one that every agent
+// has.
+func (g *guest) readServers(log *slog.Logger) (sums []string, err error) {
+	if err := ownList(&g.servers); err != nil {
+		return nil, err
+	}
+	if g.servers != "" {
+		var sum string
+		if g.list, sum, err = readList(g.servers, log); err != nil {
+			return nil, err
+		}
+		sums = []string{sum}
+	}
+	if slices.ContainsFunc(g.list, func(s mediator.Server) bool { return s.Name == "proxy" }) {
+		return sums, nil
+	}
+	own, _, err := mediator.ParseServers([]byte(proxyServer), paths.Variable)
+	if err != nil {
+		return nil, fmt.Errorf("reading the server that every agent has: %w", err)
+	}
+	g.list = append(g.list, own...)
+	return sums, nil
+}
+
+// placed is err with the place in the list of servers that it is about.
+func (g *guest) placed(err error) error {
+	if g == nil {
+		return err
+	}
+	return placed(err, g.servers, g.list)
+}
+
+// settle puts into the private home what the agent needs, gives it its arguments, and serves
+// tools to it from the moment that its box is there.
+func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, session *api.Session, way *wayOut, spec sandbox.Spec) (sandbox.Spec, error) {
+	if g == nil {
+		return spec, nil
+	}
+	v := external.Values{
+		Home: g.person, Workspace: spec.Workspace.Path, Token: g.token, Key: keyOf(g.adapter.Provider, way.keys),
+		URL: "http://127.0.0.1:" + strconv.Itoa(bridge.ToolsPort) + listen.Path,
+	}
+	if g.last {
+		v.ID = "last"
+	}
+	notes, err := g.home.Settle(g.adapter, g.person, v, g.toolsOnly)
+	if err != nil {
+		return spec, err
+	}
+	s.sayEach("%s", notes)
+	spec.Argv = append([]string{g.program.Path}, g.adapter.Argv(v, g.toolsOnly, g.typed)...)
+	return spec, g.serve(ctx, s, client, session)
+}
+
+// keyOf is what the box has in the place of the key of a provider, "" if it has none.
+func keyOf(provider string, keys []loan.Sentinel) string {
+	for _, k := range keys {
+		if k.Name == provider {
+			return k.Text
+		}
+	}
+	return ""
+}
+
+// serve is the mediator of the session, for clients in the box.
+func (g *guest) serve(ctx context.Context, s *streams, client *api.Client, session *api.Session) error {
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelError}))
+	known, err := serverServices(ctx, s, g.list)
+	if err != nil {
+		return err
+	}
+	m, err := mediate(g.boxes, g.list, session, client, known, log, 0)
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// A client that closes its end is an error of writing, and not the end of this process.
+	closed := make(chan os.Signal, 1)
+	signal.Notify(closed, syscall.SIGPIPE)
+	stop := answerVerbs(m, session.Opened().Session, log)
+	done := make(chan error, 1)
+	go func() {
+		done <- m.Serve(running, func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case l := <-g.comes:
+				port := strconv.Itoa(bridge.ToolsPort)
+				o := listen.Options{Token: g.token, Hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, Log: log}
+				return listen.New(m, o).Serve(ctx, l)
+			}
+		})
+	}()
+	g.end = func() error {
+		cancel()
+		err := <-done
+		stop()
+		signal.Stop(closed)
+		return endOf(err)
+	}
+	return nil
+}
+
+// answer takes the socket at which clients in the box come.
+func (g *guest) answer(l net.Listener) { g.comes <- l }
+
+// leave ends what the guest had. It may be called of nil, and again.
+func (g *guest) leave() error {
+	if g == nil || g.end == nil {
+		return nil
+	}
+	end := g.end
+	g.end = nil
+	var left error
+	select {
+	case l := <-g.comes: // the box was not there for long
+		left = l.Close()
+	default:
+	}
+	return errors.Join(end(), left)
+}
