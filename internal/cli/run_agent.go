@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"ringfence/internal/act/loan"
@@ -243,6 +244,9 @@ func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, sess
 	}
 	s.sayEach("%s", notes)
 	spec.Argv = append([]string{g.program.Path}, g.adapter.Argv(v, g.toolsOnly, g.typed)...)
+	if g.adapter.Plain(g.typed) {
+		return spec, nil
+	}
 	return spec, g.serve(ctx, s, client, session)
 }
 
@@ -274,16 +278,14 @@ func (g *guest) serve(ctx context.Context, s *streams, client *api.Client, sessi
 	stop := answerVerbs(m, session.Opened().Session, log)
 	done := make(chan error, 1)
 	go func() {
-		done <- m.Serve(running, func(ctx context.Context) error {
-			select {
-			case <-ctx.Done():
-				return nil
-			case l := <-g.comes:
-				port := strconv.Itoa(bridge.ToolsPort)
-				o := listen.Options{Token: g.token, Hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, Log: log}
-				return listen.New(m, o).Serve(ctx, l)
-			}
-		})
+		l, err := g.first(running)
+		if l == nil || err != nil {
+			done <- err
+			return
+		}
+		port := strconv.Itoa(bridge.ToolsPort)
+		o := listen.Options{Token: g.token, Hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, Log: log}
+		done <- m.Serve(running, func(ctx context.Context) error { return listen.New(m, o).Serve(ctx, l) })
 	}()
 	g.end = func() error {
 		cancel()
@@ -295,21 +297,70 @@ func (g *guest) serve(ctx context.Context, s *streams, client *api.Client, sessi
 	return nil
 }
 
+// first waits for the first client in the box; nil if none comes. Servers are started for
+// clients, and many agents have ended before they would be one.
+func (g *guest) first(ctx context.Context) (net.Listener, error) {
+	var l net.Listener
+	select {
+	case <-ctx.Done():
+		return nil, nil
+	case l = <-g.comes:
+	}
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // which is how waiting ends
+	c, err := l.Accept()
+	if !stop() || err != nil {
+		if ctx.Err() != nil {
+			err = nil
+		}
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+		return nil, errors.Join(err, closeAgain(l))
+	}
+	first := &begunListener{Listener: l}
+	first.conn.Store(&c)
+	return first, nil
+}
+
+// closeAgain closes what may be closed already.
+func closeAgain(l net.Listener) error {
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// A begunListener gives the connection that was accepted already first.
+type begunListener struct {
+	net.Listener
+	conn atomic.Pointer[net.Conn]
+}
+
+// Accept implements [net.Listener].
+func (l *begunListener) Accept() (net.Conn, error) {
+	if c := l.conn.Swap(nil); c != nil {
+		return *c, nil
+	}
+	return l.Listener.Accept()
+}
+
 // answer takes the socket at which clients in the box come.
 func (g *guest) answer(l net.Listener) { g.comes <- l }
 
 // leave ends what the guest had. It may be called of nil, and again.
 func (g *guest) leave() error {
-	if g == nil || g.end == nil {
+	if g == nil {
 		return nil
 	}
-	end := g.end
-	g.end = nil
-	var left error
-	select {
-	case l := <-g.comes: // the box was not there for long
-		left = l.Close()
-	default:
+	var err error
+	if g.end != nil {
+		err = g.end()
+		g.end = nil
 	}
-	return errors.Join(end(), left)
+	select {
+	case l := <-g.comes: // nobody took it
+		return errors.Join(err, l.Close())
+	default:
+		return err
+	}
 }

@@ -46,6 +46,9 @@ type Arguments struct {
 	Resume    []string `json:"resume"`     // that of ${ID}
 	OneShot   []string `json:"one_shot"`   // any of these says that it works and ends, without a terminal
 	ToolsOnly []string `json:"tools_only"` // its own tools are off
+	// Plain are first arguments after which it asks no model and calls no tool: then it gets
+	// what the person typed and nothing else.
+	Plain []string `json:"plain"`
 }
 
 // A File is one of an agent's own that is made before it starts, in its private home.

@@ -42,6 +42,9 @@ func (a Adapter) Argv(v Values, toolsOnly bool, typed []string) []string {
 			all = append(all, v.fill(m))
 		}
 	}
+	if a.Plain(typed) {
+		return typed
+	}
 	first := func(of []string) bool { return len(typed) > 0 && slices.Contains(of, typed[0]) }
 	// Where the way it works is a command and not an option, options of it come after.
 	command := first(a.Arguments.OneShot) && !strings.HasPrefix(typed[0], "-")
@@ -60,6 +63,11 @@ func (a Adapter) Argv(v Values, toolsOnly bool, typed []string) []string {
 		add(a.Arguments.Resume)
 	}
 	return append(all, typed...)
+}
+
+// Plain reports whether the agent does nothing but tell of itself, or change its settings.
+func (a Adapter) Plain(typed []string) bool {
+	return len(typed) > 0 && slices.Contains(a.Arguments.Plain, typed[0])
 }
 
 // OneShot reports whether what the person typed has the agent work without a terminal.

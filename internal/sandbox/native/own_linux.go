@@ -99,7 +99,13 @@ func (b *builder) mayShow(name, own string) bool {
 	if b.plain && !slices.ContainsFunc(b.plan.grants, func(g grant) bool { return beneath(name, g.path) || beneath(g.path, name) }) {
 		return true
 	}
-	return beneath(name, own) && (b.plain || name != own)
+	return beneath(name, own) && (b.plain || name != own) || b.isHome(name, own)
+}
+
+// isHome reports whether name is the home of the box, whose directory lies in own.
+func (b *builder) isHome(name, own string) bool {
+	h := b.spec.Home
+	return h != (sandbox.Home{}) && name == realOf(h.Path) && !beneath(own, realOf(h.From))
 }
 
 func tableOf(all []readback.Mount) (t mounts.Table) {

@@ -1,0 +1,127 @@
+//go:build linux
+
+package net_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// known are the agents that "ringfence run" knows by name, and how each is asked to do
+// something without a terminal.
+var known = []struct {
+	agent int // of agents
+	typed []string
+	mine  string // a file in the person's home that it has settings in
+	text  string // what the person's has: a setting that it keeps, and a key that it does not
+	kept  string
+}{
+	{0, []string{"-p", "Look around.", "--output-format", "stream-json", "--verbose"}, ".claude.json", `{"theme":"light-daltonized","oauthAccount":{"accessToken":"tok-of-the-person-1"},"mcpServers":{"own":{"command":"x"}}}`, "light-daltonized"},
+	{1, []string{"exec", "--skip-git-repo-check", "--json", "Look around."}, ".codex/config.toml", "model = \"scripted\"\nmodel_provider = \"scripted\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"${AT}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\nexperimental_bearer_token = \"tok-of-the-person-1\"\n", "scripted"},
+}
+
+// around is what the model has an agent do: what it may, and what it may not.
+const around = `cat a.txt; cat "$HOME/.ssh/id"; echo made >made.txt; mkdir -p .git/hooks; echo evil >.git/hooks/post-commit
+curl -sS -m 20 https://unlisted.example/; curl -sS -m 20 -H "Authorization: Bearer $(cat "$HOME"/.claude.json "$HOME"/.codex/config.toml 2>/dev/null | grep -o 'Bearer [A-Z0-9]*' | head -1 | cut -d' ' -f2)" -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: server/discover' -d '{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}' http://127.0.0.1:3129/mcp
+ls -A "$HOME"; echo looked; echo kept >"$HOME/note"`
+
+// TestRun: an agent that is known needs no flags: it finds its program, has a home of its own
+// that stays, settings of the person but no key, the model by a key on loan, and the tools of
+// ringfence. What the policy does not allow does not happen.
+func TestRun(t *testing.T) {
+	for _, k := range known {
+		a := agents[k.agent]
+		t.Run(a.name, func(t *testing.T) {
+			p, m, at := agentPlace(t, a, around)
+			close(m.seen)
+			secret := filepath.Join(p.Person, ".ssh", "id")
+			mine := filepath.Join(p.Person, k.mine)
+			err := errors.Join(
+				os.MkdirAll(filepath.Dir(secret), 0o700), os.WriteFile(secret, []byte("the person's own key"), 0o600), os.MkdirAll(filepath.Dir(mine), 0o700),
+				os.WriteFile(mine, []byte(strings.ReplaceAll(k.text, "${AT}", at)), 0o600), os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600),
+				exec.Command("git", "init", "-q", p.Work).Run())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second finds its home
+				p.runs(t, a, at, k.typed)
+			}
+			_, _, sent := m.heard()
+			for _, want := range []string{"swordfish", "unlisted.example", "looked", "serverInfo", "No such file or directory"} {
+				if !strings.Contains(sent, want) {
+					t.Errorf("the model did not hear of %q", want)
+				}
+			}
+			for _, no := range []string{"the person's own key", "tok-of-the-person-1"} {
+				if strings.Contains(sent, no) {
+					t.Errorf("the model heard of %q", no)
+				}
+			}
+			p.settled(t, k.mine, k.kept)
+			if t.Failed() {
+				t.Log(sent[max(0, len(sent)-6000):])
+			}
+		})
+	}
+}
+
+// runs has an agent look around.
+func (p *place) runs(t *testing.T, a agent, at string, typed []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := p.Command(ctx, append([]string{"run", "--ask", "never", "--policy", p.policy, a.name}, typed...)...)
+	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+at)
+	for i, kv := range cmd.Env {
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+			cmd.Env[i] = "PATH=" + filepath.Join(p.node, ".bin") + ":" + path
+		}
+	}
+	if !a.kept {
+		cmd.Env = append(cmd.Env, a.variable+"="+a.key)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// settled checks what is left of the agent on this machine.
+func (p *place) settled(t *testing.T, mine, kept string) {
+	t.Helper()
+	homes, err := filepath.Glob(filepath.Join(p.Own, "homes", "*", "*"))
+	if err != nil || len(homes) != 1 {
+		t.Fatalf("homes %q, %v", homes, err)
+	}
+	read := func(path ...string) string {
+		text, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
+			return "-"
+		}
+		return string(text)
+	}
+	if got := read(homes[0], mine); !strings.Contains(got, kept) || strings.Contains(got, "tok-of-the-person-1") || strings.Contains(got, `"own"`) {
+		t.Errorf("its settings are %s", got)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(homes[0], "note"): "kept\n", filepath.Join(p.Person, "note"): "-", filepath.Join(p.Person, ".claude"): "-",
+		filepath.Join(p.Work, "made.txt"): "made\n", filepath.Join(p.Work, ".git", "hooks", "post-commit"): "-", filepath.Join(p.Person, ".ssh", "id"): "the person's own key",
+	} {
+		if got := read(path); got != want {
+			t.Errorf("%s holds %q, want %q", path, got, want)
+		}
+	}
+	record, err := p.Run(t.Context(), "ledger", "show", "--json")
+	for _, want := range []string{"home=own", "unlisted.example", `"infer"`} {
+		if err != nil || !strings.Contains(string(record), want) {
+			t.Errorf("no %s on record, %v", want, err)
+		}
+	}
+	if _, err := p.Run(t.Context(), "ledger", "verify"); err != nil {
+		t.Error(err)
+	}
+}
