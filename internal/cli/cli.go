@@ -130,6 +130,7 @@ func newRoot(s *streams) *cobra.Command {
 		newMCP(s),
 		newServers(s),
 		newRun(s),
+		newAgents(s),
 		newExec(s),
 		newReview(s),
 		newDoctor(s),

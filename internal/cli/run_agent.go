@@ -344,6 +344,23 @@ func (l *begunListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
+// introduce says, when an agent starts in a workspace for the first time, what holds it: in
+// five lines, of what was read back and of what is on record.
+func (g *guest) introduce(s *streams, r sandbox.Report, session string, spec sandbox.Spec) {
+	if g == nil || !g.home.Fresh || g.adapter.Plain(g.typed) {
+		return
+	}
+	missing := ""
+	if lacks := slices.DeleteFunc(slices.Clone(r.Missing), func(l string) bool { return strings.HasPrefix(l, sandbox.LayerCgroup) }); len(lacks) > 0 {
+		missing = "; not held: " + strings.Join(lacks, ", ")
+	}
+	s.say("%s runs in a box of the tier %s: %s, read back just now%s", g.adapter.Title, r.Tier, plural(uint64(len(r.Enforced)), "layer", "layers"), missing)
+	s.say("files: it may change %s, but what this machine runs later, such as git hooks; of %s it sees nothing else, and has a home of its own there", spec.Workspace.Path, g.person)
+	s.say("network: each name, connection and request is decided by the policy; keys are lent, and it never has them")
+	s.say("tools: %s; each call is decided and on record", plural(uint64(len(g.list)), "server", "servers"))
+	s.say("record: \"ringfence ledger show %s\"; questions: \"ringfence approvals watch\" in another terminal", session)
+}
+
 // answer takes the socket at which clients in the box come.
 func (g *guest) answer(l net.Listener) { g.comes <- l }
 

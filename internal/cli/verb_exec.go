@@ -165,6 +165,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	}
 	status, settle, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error {
 		stop() // all is decided, and the terminal is the program's from here on
+		f.guest.introduce(s, r, session.Opened().Session, spec)
 		return f.confirmed(s, r)
 	}}, spec, f.review, session.Opened().Session)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

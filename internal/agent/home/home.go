@@ -29,7 +29,8 @@ import (
 
 // A Home is one private home.
 type Home struct {
-	Dir string // of this machine
+	Dir   string // of this machine
+	Fresh bool   // it was made just now
 	// uid and gid are whose the files are to be; -1 for those of this process.
 	uid, gid int
 }
@@ -47,7 +48,14 @@ const (
 func Open(base, agent, workspace string, uid, gid int) (Home, error) {
 	sum := sha256.Sum256([]byte(workspace))
 	h := Home{Dir: filepath.Join(base, agent, hex.EncodeToString(sum[:8])), uid: uid, gid: gid}
-	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
+	err := os.MkdirAll(filepath.Dir(h.Dir), 0o700)
+	if err == nil {
+		err = os.Mkdir(h.Dir, 0o700)
+		if h.Fresh = err == nil; errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err != nil {
 		return h, fmt.Errorf("making a home for %s: %w", agent, err)
 	}
 	if uid >= 0 {
