@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // known are the agents that "ringfence run" knows by name, and how each is asked to do
@@ -75,7 +76,15 @@ func (p *place) runs(t *testing.T, a agent, at string, typed []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := p.Command(ctx, append([]string{"run", "--ask", "never", "--policy", p.policy, a.name}, typed...)...)
+	cmd := p.running(ctx, a, at, append([]string{"run", "--ask", "never", "--policy", p.policy, a.name}, typed...)...)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// running is the program with args, for a person who has agents and the key of a.
+func (p *place) running(ctx context.Context, a agent, at string, args ...string) *exec.Cmd {
+	cmd := p.Command(ctx, args...)
 	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+at)
 	for i, kv := range cmd.Env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
@@ -85,9 +94,7 @@ func (p *place) runs(t *testing.T, a agent, at string, typed []string) {
 	if !a.kept {
 		cmd.Env = append(cmd.Env, a.variable+"="+a.key)
 	}
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	return cmd
 }
 
 // settled checks what is left of the agent on this machine.
@@ -124,4 +131,89 @@ func (p *place) settled(t *testing.T, mine, kept string) {
 	if _, err := p.Run(t.Context(), "ledger", "verify"); err != nil {
 		t.Error(err)
 	}
+}
+
+// A screen is a terminal of tmux with a program in it.
+type screen struct {
+	t      *testing.T
+	socket string
+}
+
+// onScreen starts cmd in a terminal.
+func onScreen(t *testing.T, cmd *exec.Cmd) *screen {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs tmux (make test installs it)")
+		}
+		t.Skip("needs tmux (make test installs it)")
+	}
+	s := &screen{t, filepath.Join(t.TempDir(), "tmux")}
+	start := exec.Command("tmux", append([]string{"-S", s.socket, "-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "36"}, cmd.Args...)...)
+	start.Env, start.Dir = append(cmd.Env, "TERM=xterm-256color", "LC_ALL=C.UTF-8"), cmd.Dir
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", s.socket, "kill-server").Run() })
+	return s
+}
+
+func (s *screen) text() string {
+	out, err := exec.Command("tmux", "-S", s.socket, "capture-pane", "-p").CombinedOutput()
+	if err != nil {
+		return "(ended) " + string(out)
+	}
+	return string(out)
+}
+
+// press types keys, as tmux names them.
+func (s *screen) press(keys ...string) {
+	s.t.Helper()
+	if out, err := exec.Command("tmux", append([]string{"-S", s.socket, "send-keys"}, keys...)...).CombinedOutput(); err != nil {
+		s.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// shows waits until one of texts is to be seen, and returns which.
+func (s *screen) shows(texts ...string) string {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		now := s.text()
+		for _, text := range texts {
+			if strings.Contains(now, text) {
+				return text
+			}
+		}
+		select {
+		case <-s.t.Context().Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	s.t.Fatalf("none of %q on\n%s", texts, s.text())
+	return ""
+}
+
+// TestRunTerminal: an agent has the terminal as if there were no box: it shows its page, is
+// typed to, is told of another size, and ends.
+func TestRunTerminal(t *testing.T) {
+	a := agents[0]
+	p, m, at := agentPlace(t, a, "cat a.txt; echo looked")
+	close(m.seen)
+	if err := os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := p.running(t.Context(), a, at, "run", "--policy", p.policy, a.name)
+	s := onScreen(t, cmd)
+	s.shows("bypass permissions on")
+	s.press("Look around.")
+	s.press("Enter")
+	s.shows("all done")
+	if out, err := exec.Command("tmux", "-S", s.socket, "resize-window", "-x", "90", "-y", "30").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	s.shows("all done")
+	s.press("C-c")
+	s.press("C-c")
+	s.shows("(ended)")
 }
