@@ -189,9 +189,11 @@ func TestProviders(t *testing.T) {
 			t.Errorf("%s cannot be kept", p.Name)
 		}
 	}
-	own := FromVariables(Providers(), func(name string) (string, bool) { return " k \n", name == "GOOGLE_GENERATIVE_AI_API_KEY" })
-	if len(own) != 1 || own[0].Name != "google" || string(own[0].Value) != "k" || own[0].Env[1] != "GEMINI_API_KEY" {
-		t.Errorf("found %+v", own)
+	for _, in := range []string{"GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"} {
+		own := FromVariables(Providers(), func(name string) (string, bool) { return " k \n", name == in })
+		if len(own) != 1 || own[0].Name != "google" || string(own[0].Value) != "k" || own[0].Env[1] != "GEMINI_API_KEY" {
+			t.Errorf("found %+v", own)
+		}
 	}
 	p, _ := ProviderOf("api.anthropic.com")
 	for credential, want := range map[string]bool{

@@ -14,10 +14,10 @@ var providersJSON []byte
 
 // A Provider is what is known of the keys of one provider of models.
 type Provider struct {
-	Name      string    `json:"name"`      // also the name of the secret
-	Variables []string  `json:"variables"` // of the environment that hold its key, the first of them first
-	Shown     []string  `json:"shown,omitempty"`
-	Prefixes  []string  `json:"prefixes"` // of its keys
+	Name      string    `json:"name"`            // also the name of the secret
+	Variables []string  `json:"variables"`       // of the environment that hold its key, the first of them first
+	Shown     []string  `json:"shown,omitempty"` // others, which hold it where none of those does
+	Prefixes  []string  `json:"prefixes"`        // of its keys
 	Bindings  []Binding `json:"bindings"`
 }
 
@@ -80,12 +80,13 @@ type Own struct {
 func FromVariables(all []Provider, lookup func(name string) (value string, ok bool)) []Own {
 	var out []Own
 	for _, p := range all {
-		for _, v := range p.Variables {
+		names := slices.Concat(p.Variables, p.Shown)
+		for _, v := range names {
 			value, ok := lookup(v)
 			if value = strings.TrimSpace(value); !ok || value == "" {
 				continue
 			}
-			out = append(out, Own{Name: p.Name, Value: []byte(value), Env: slices.Concat(p.Variables, p.Shown), Bindings: p.Bindings})
+			out = append(out, Own{Name: p.Name, Value: []byte(value), Env: names, Bindings: p.Bindings})
 			break
 		}
 	}
