@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func (w written) entry(name, project string) Entry {
 		return e
 	case o.Command != "" && o.URL != "":
 		e.Problem = "it has both a command and an address"
+		return e
+	case filepath.Base(o.Command) == "ringfence" && len(o.Args) > 0 && o.Args[0] == "mcp":
+		e.Problem = "it is ringfence itself"
 		return e
 	case o.Type == "streamable-http" || o.Type == "streamableHttp":
 		o.Type = "http"

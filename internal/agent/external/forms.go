@@ -115,7 +115,7 @@ func standard(data []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return []byte("{}"), nil
 	}
-	plain, err := hujson.Standardize(data)
+	plain, err := hujson.Standardize(bytes.Clone(data)) // which writes into what it is given
 	if err != nil {
 		return nil, fmt.Errorf("1:1: %w", err)
 	}
