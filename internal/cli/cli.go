@@ -127,6 +127,7 @@ func newRoot(s *streams) *cobra.Command {
 		newGenerate(s),
 		newVersion(s),
 		newDemo(s),
+		newInit(s),
 		newMCP(s),
 		newServers(s),
 		newRun(s),

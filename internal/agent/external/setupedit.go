@@ -53,6 +53,7 @@ func (o object) member(name string) (strictjson.Member, bool) {
 
 // applyJSON puts e into data.
 func (e edit) applyJSON(data []byte) ([]byte, error) {
+	whole := data
 	data, marked := bytes.CutPrefix(data, []byte(bom))
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{\n}\n")
@@ -61,11 +62,11 @@ func (e edit) applyJSON(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	change, err := e.change(data, plain)
-	if err != nil || change == nil {
-		return data, err
+	changes, err := e.change(data, plain)
+	if err != nil || len(changes) == 0 {
+		return whole, err
 	}
-	out, err := strictjson.Splice(data, []strictjson.Edit{*change})
+	out, err := strictjson.Splice(data, changes)
 	if err != nil {
 		return nil, fmt.Errorf("changing the settings: %w", err)
 	}
@@ -80,7 +81,7 @@ func (e edit) applyJSON(data []byte) ([]byte, error) {
 
 // change is how e is put into data, nil if it is there. plain is data without comments, of
 // the same places.
-func (e edit) change(data, plain []byte) (*strictjson.Edit, error) {
+func (e edit) change(data, plain []byte) ([]strictjson.Edit, error) {
 	at, err := objectAt(plain, 0, len(plain), "the file")
 	for depth, name := range e.path {
 		if err != nil {
@@ -102,7 +103,7 @@ func (e edit) change(data, plain []byte) (*strictjson.Edit, error) {
 		case same(raw, e.value):
 			return nil, nil
 		default:
-			return &strictjson.Edit{Start: m.Start, End: m.End, New: written1(data, m.Start, e.value)}, nil
+			return []strictjson.Edit{{Start: m.Start, End: m.End, New: written1(data, m.Start, e.value)}}, nil
 		}
 	}
 	return nil, err
@@ -121,40 +122,89 @@ func (e edit) nested(from int) json.RawMessage {
 }
 
 // insert puts a member behind the last one of at.
-func insert(data []byte, at object, name string, value json.RawMessage) (*strictjson.Edit, error) {
+func insert(data []byte, at object, name string, value json.RawMessage) ([]strictjson.Edit, error) {
+	n := len(at.members)
 	if !bytes.Contains(bytes.TrimSpace(data), []byte("\n")) { // on one line, as programs write
 		text := strconv.Quote(name) + ":" + string(value)
-		if n := len(at.members); n > 0 {
-			return &strictjson.Edit{Start: at.members[n-1].End, End: at.members[n-1].End, New: []byte("," + text)}, nil
+		if n > 0 {
+			return []strictjson.Edit{{Start: at.members[n-1].End, End: at.members[n-1].End, New: []byte("," + text)}}, nil
 		}
-		return &strictjson.Edit{Start: at.start + 1, End: at.start + 1, New: []byte(text)}, nil
+		return []strictjson.Edit{{Start: at.start + 1, End: at.start + 1, New: []byte(text)}}, nil
 	}
 	outer := indentOf(data, at.start)
 	inner := outer + unit(data)
-	start := at.start + 1
-	comma := ""
-	if n := len(at.members); n > 0 {
-		start, comma = at.members[n-1].End, ","
-		inner = indentOf(data, start)
-		if bytes.Contains(data[at.start:at.members[0].Start], []byte("\n")) {
-			inner = indentOf(data, at.members[0].Start)
-		} else {
-			inner = outer + unit(data)
-		}
+	if n > 0 && bytes.Contains(data[at.start:at.members[0].Start], []byte("\n")) {
+		inner = indentOf(data, at.members[0].Start)
 	}
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, value, inner, unit(data)); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", name, err)
 	}
-	text := comma + "\n" + inner + strconv.Quote(name) + ": " + pretty.String()
-	if !bytes.Contains(data[start:at.end], []byte("\n")) {
+	text := "\n" + inner + strconv.Quote(name) + ": " + pretty.String()
+	if n > 0 {
+		return behind(data, at.members[n-1].End, at.end, text, outer), nil
+	}
+	if !bytes.Contains(data[at.start:at.end], []byte("\n")) {
 		text += "\n" + outer
 	}
-	return &strictjson.Edit{Start: start, End: start, New: []byte(text)}, nil
+	return []strictjson.Edit{{Start: at.start + 1, End: at.start + 1, New: []byte(text)}}, nil
+}
+
+// behind puts text, a line of its own, behind the last value of what ends at end, and
+// behind the comment that is on the line of that value.
+func behind(data []byte, last, end int, text, outer string) []strictjson.Edit {
+	comma, line := after(data[:end-1], last)
+	var edits []strictjson.Edit
+	if comma < 0 {
+		edits = append(edits, strictjson.Edit{Start: last, End: last, New: []byte(",")})
+	}
+	if !bytes.Contains(data[line:end], []byte("\n")) {
+		text += "\n" + outer
+	}
+	if line == last && comma < 0 {
+		edits[0].New = append(edits[0].New, text...)
+		return edits
+	}
+	return append(edits, strictjson.Edit{Start: line, End: line, New: []byte(text)})
+}
+
+// after looks at what follows a value at from, where only a comma and comments do: where
+// the comma is, -1 if there is none, and where those of the same line end.
+func after(data []byte, from int) (comma, line int) {
+	comma, line = -1, from
+	same := true // still on the line of the value
+	for i := from; i < len(data); i++ {
+		end := from
+		switch rest := data[i:]; {
+		case bytes.HasPrefix(rest, []byte("//")):
+			if end = i + bytes.IndexByte(rest, '\n'); end < i {
+				end = len(data)
+			}
+			i = end - 1
+		case bytes.HasPrefix(rest, []byte("/*")):
+			if end = i + bytes.Index(rest, []byte("*/")) + 2; end < i+2 {
+				return comma, line
+			}
+			i = end - 1
+		case data[i] == ',' && comma < 0:
+			comma, end = i, i+1
+			if !same {
+				return comma, end
+			}
+		case data[i] == '\n':
+			same = false
+		case !bytes.ContainsRune([]byte(" \t\r"), rune(data[i])):
+			return comma, line
+		}
+		if same && end > line {
+			line = end
+		}
+	}
+	return comma, line
 }
 
 // element puts e into the list m, in the place of one of ours.
-func (e edit) element(data, plain []byte, m strictjson.Member) (*strictjson.Edit, error) {
+func (e edit) element(data, plain []byte, m strictjson.Member) ([]strictjson.Edit, error) {
 	found, err := elements(plain[m.Start:m.End])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %q must be a list", place(plain, m.Start), m.Name)
@@ -164,18 +214,17 @@ func (e edit) element(data, plain []byte, m strictjson.Member) (*strictjson.Edit
 			return nil, nil
 		}
 		if e.ours(v.Raw) {
-			return &strictjson.Edit{Start: m.Start + v.Start, End: m.Start + v.End, New: written1(data, m.Start+v.Start, e.value)}, nil
+			return []strictjson.Edit{{Start: m.Start + v.Start, End: m.Start + v.End, New: written1(data, m.Start+v.Start, e.value)}}, nil
 		}
 	}
 	if n := len(found); n > 0 {
-		end := m.Start + found[n-1].End
-		at := m.Start + found[n-1].Start
+		at, end := m.Start+found[n-1].Start, m.Start+found[n-1].End
 		if !bytes.Contains(data[m.Start:m.End], []byte("\n")) {
-			return &strictjson.Edit{Start: end, End: end, New: append([]byte(", "), e.value...)}, nil
+			return []strictjson.Edit{{Start: end, End: end, New: append([]byte(", "), e.value...)}}, nil
 		}
-		return &strictjson.Edit{Start: end, End: end, New: slices.Concat([]byte(",\n"+indentOf(data, at)), written1(data, at, e.value))}, nil
+		return behind(data, end, m.End, "\n"+indentOf(data, at)+string(written1(data, at, e.value)), indentOf(data, m.Start)), nil
 	}
-	return &strictjson.Edit{Start: m.Start, End: m.End, New: written1(data, m.Start, slices.Concat([]byte("["), e.value, []byte("]")))}, nil
+	return []strictjson.Edit{{Start: m.Start, End: m.End, New: written1(data, m.Start, slices.Concat([]byte("["), e.value, []byte("]")))}}, nil
 }
 
 // elements are those of the list raw; an error if it is none.
@@ -250,17 +299,34 @@ func (e edit) removeJSON(data []byte) ([]byte, error) {
 		return data, nil
 	}
 	out, err := without(body, siblings, i)
+	if err == nil {
+		_, err = standard(out)
+	}
 	if err != nil || !marked {
 		return out, err
 	}
 	return append([]byte(bom), out...), nil
 }
 
-// without is data without one of the values of an object or a list, and what is written
-// between it and the one before: the other way round than insert and element.
+// without is data without one of the values of an object or a list. Comments before it
+// stay.
 func without(data []byte, siblings []strictjson.Value, i int) ([]byte, error) {
-	if i > 0 {
-		return slices.Concat(data[:siblings[i-1].End], data[siblings[i].End:]), nil
+	if i > 0 && i == len(siblings)-1 {
+		gap := data[siblings[i-1].End:siblings[i].Start]
+		comma, _ := after(gap, 0)
+		name := siblings[i].Pointer[strings.LastIndex(siblings[i].Pointer, "/")+1:]
+		end := len(gap)
+		if at := bytes.LastIndex(gap, []byte(strconv.Quote(name))); at > comma {
+			end = at
+		}
+		if comma >= 0 {
+			between := bytes.TrimRight(slices.Concat(gap[:comma], gap[comma+1:end]), " \t\r\n")
+			rest := data[siblings[i].End:]
+			if bytes.Contains(between, []byte("//")) && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r"), []byte("\n")) {
+				between = append(between, '\n')
+			}
+			return slices.Concat(data[:siblings[i-1].End], between, rest), nil
+		}
 	}
 	v, err := hujson.Parse(bytes.Clone(data))
 	if err == nil {

@@ -145,6 +145,9 @@ func Caches(home string) string { return filepath.Join(home, "cache") }
 // AgentHomes returns the directory of the private homes of agents.
 func AgentHomes(home string) string { return filepath.Join(home, "homes") }
 
+// SetupFile keeps what files of other programs were before "ringfence init" changed them.
+func SetupFile(home string) string { return filepath.Join(home, "init.json") }
+
 // RegistriesFile keeps what package managers said of their registries.
 func RegistriesFile(home string) string { return filepath.Join(home, "registries.json") }
 
