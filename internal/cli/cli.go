@@ -33,7 +33,7 @@ import (
 // Main runs the command line args, without the program's name, and returns the
 // exit status. It does not keep the streams after it has returned.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
-	s := &streams{in: in, out: &sink{w: out}, err: &sink{w: err}}
+	s := &streams{in: in, out: &sink{w: out}, err: &sink{w: err}, args: args}
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Fprintf(s.out, "ringfence %s\n", version)
 		return s.report(nil)
@@ -87,6 +87,10 @@ type streams struct {
 	json   bool  // --json
 	ran    bool  // a verb has started, so an error is no longer one of usage
 	noHelp error // why there is no help, where a person asked for it
+
+	args  []string                              // the whole command line
+	held  *holding                              // this process holds what it runs; nil for no
+	guard func(kill func() error) (stop func()) // watches over a box; nil for nobody
 }
 
 // sink remembers the first error of writing the result, so that a verb need not
@@ -132,6 +136,8 @@ func newRoot(s *streams) *cobra.Command {
 		newServers(s),
 		newRun(s),
 		newAgents(s),
+		newSessions(s),
+		newHold(s),
 		newExec(s),
 		newReview(s),
 		newDoctor(s),

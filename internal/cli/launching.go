@@ -131,9 +131,25 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 		}
 		defer slave.Close() // closed already where it was used
 	}
+	if s.held != nil {
+		master, slave, err := pty.Open(nil)
+		if err != nil {
+			return 0, settled, err
+		}
+		defer master.Close()
+		spec.Stdin, spec.Stdout, spec.Stderr = slave, slave, slave
+		relay = func() error { return errors.Join(slave.Close(), s.held.Relay(master)) }
+		defer slave.Close() // closed already where it was used
+	}
 	r, err := launch.Start(ctx, o, spec)
 	if err != nil {
 		return 0, settled, err
+	}
+	if s.held != nil {
+		s.held.ends(r.Signal, r.Kill)
+	}
+	if s.guard != nil {
+		defer s.guard(r.Kill)()
 	}
 	stop := forward(r)
 	defer stop()

@@ -35,6 +35,7 @@ type guest struct {
 	servers   string
 	toolsOnly bool
 	last      bool
+	talk      string // the agent's own name of the conversation; "" if it has none yet
 
 	home    home.Home
 	person  string // his home

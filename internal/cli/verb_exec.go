@@ -35,6 +35,8 @@ type execFlags struct {
 	providerProfile                  string
 	review                           bool
 
+	resumes string // the session that this one goes on with
+
 	guest *guest // an agent that is known; nil for any other command
 }
 
@@ -145,6 +147,12 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return f.guest.placed(sessionError(err))
 	}
+	kept, err := f.keepRun(s, session.Opened(), spec, tier.Name())
+	if err != nil {
+		return errors.Join(err, session.Close(ctx))
+	}
+	s.guard = kept.guard(ctx, client.Hello().PID)
+	defer func() { err = kept.ended(ctx, codeDone, err) }()
 	s.sayEach("%s", session.Opened().Notes)
 	spec.Held = heldIn(spec, session.Opened().Held)
 	spec, way, err := f.wayOut(ctx, known, session, begun, spec)
@@ -160,7 +168,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	switch {
 	case own:
 		stop = s.answerHere(ctx, client, session.Opened().Session)
-	case f.ask != api.AskNever && !conf.AskNever:
+	case s.held == nil && f.ask != api.AskNever && !conf.AskNever:
 		stop = s.tellWait(ctx, client, session.Opened().Session)
 	}
 	status, settle, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error {
@@ -180,7 +188,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 // asksHere reports whether this process asks at its own terminal.
 func (f *execFlags) asksHere(s *streams) (bool, error) {
 	switch {
-	case f.ask != "" && f.ask != askTerminal:
+	case f.ask != "" && f.ask != askTerminal, s.held != nil: // whoever looks at it asks
 		return false, nil
 	case !s.atTerminal() && f.ask == askTerminal:
 		return false, &exitError{code: codeUsage, err: errors.New("there is no terminal to ask at"), hint: "use --ask desk or --ask never"}
@@ -268,7 +276,7 @@ func (f execFlags) open(spec sandbox.Spec, own, never bool, known services) api.
 	return api.OpenRequest{
 		Principal: "default/exec", Verb: f.verb, Workspace: spec.Workspace.Path, PolicyDir: f.policy, Ask: ask, OwnTerminal: own,
 		AskSeconds: f.wait.seconds(), Box: json.RawMessage(api.BoxFollows), Budget: budgetOf(f.tokens, f.dollars),
-		Reads: known.reads(),
+		Reads: known.reads(), Resumes: f.resumes,
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 func newRun(s *streams) *cobra.Command {
 	f := execFlags{verb: "run"}
 	g := guest{}
+	var detach bool
 	c := &cobra.Command{
-		Use:   "run [flags] AGENT [ARGUMENT…] | run [flags] -- CMD…",
+		Use:   "run [flags] AGENT [ARGUMENT…], or -- CMD…",
 		Short: "Run an agent, or any command, in a box that it works in",
 		Long: "Run an agent, or any command, in a box in which it may change the workspace. Files\n" +
 			"that this machine would run later, such as git hooks and the settings of editors,\n" +
@@ -34,6 +35,9 @@ func newRun(s *streams) *cobra.Command {
 				if g.named() {
 					return &exitError{code: codeUsage, err: errors.New("--servers and --tools-only are for an agent that is known"), hint: "name it in place of the command"}
 				}
+				if s.held == nil && (detach || s.atTerminal() && !s.json) {
+					return s.hold(c.Context(), "", s.args, detach)
+				}
 				return runBoxed(c.Context(), s, f, args)
 			}
 			var err error
@@ -44,6 +48,9 @@ func newRun(s *streams) *cobra.Command {
 				f.net = netPolicy
 			}
 			g.typed, f.guest = args[1:], &g
+			if s.held == nil && (detach || s.atTerminal() && !s.json && !g.adapter.OneShot(g.typed) && !g.adapter.Plain(g.typed)) {
+				return s.hold(c.Context(), "", s.args, detach)
+			}
 			return runBoxed(c.Context(), s, f, args[:1])
 		},
 	}
@@ -51,6 +58,9 @@ func newRun(s *streams) *cobra.Command {
 	c.Flags().SetInterspersed(false)
 	c.Flags().StringVar(&g.servers, "servers", "", "`FILE` that lists servers of MCP for an agent (default: those that \"mcp add\" has added)")
 	c.Flags().BoolVar(&g.toolsOnly, "tools-only", false, "the agent's own tools are off: it works by those of ringfence, and each call is decided by itself")
+	c.Flags().StringVar(&f.resumes, "resumes", "", "`SESSION` that this one goes on with, as \"ringfence sessions resume\" has it")
+	c.Flags().Lookup("resumes").Hidden = true
+	c.Flags().BoolVar(&detach, "detach", false, "do not stay: print the name of the session once it runs, for \"ringfence sessions attach\"")
 	c.Flags().BoolVar(&g.last, "continue", false, "go on with the agent's last conversation in this workspace")
 	return c
 }

@@ -142,8 +142,8 @@ func (a *account) give(used act.Spent) {
 }
 
 // purseOf is the purse of a session of principal, which asked is to narrow; nil if nothing
-// bounds it.
-func (e *Engine) purseOf(ctx context.Context, principal string, asked *act.Budget) (gate.Purse, error) {
+// bounds it. What the session that it resumes used, and those that that resumed, is used.
+func (e *Engine) purseOf(ctx context.Context, principal string, asked *act.Budget, resumes string) (gate.Purse, error) {
 	p := &purse{limits: e.conf.Budgets.Session}
 	if asked != nil {
 		p.limits.Tokens = narrower(p.limits.Tokens, asked.Tokens)
@@ -159,7 +159,42 @@ func (e *Engine) purseOf(ctx context.Context, principal string, asked *act.Budge
 	if p.limits == (config.Budget{}) && p.day == nil {
 		return nil, nil
 	}
+	for n := 0; resumes != "" && p.limits != (config.Budget{}); n++ {
+		if n == maxResumed {
+			return nil, fmt.Errorf("%s goes on with more than %d sessions, one after the other", principal, maxResumed)
+		}
+		var err error
+		if resumes, err = e.spentBefore(ctx, resumes, &p.used); err != nil {
+			return nil, fmt.Errorf("counting what was used of models before: %w", err)
+		}
+	}
 	return p, nil
+}
+
+// maxResumed bounds how many sessions go on with each other.
+const maxResumed = 64
+
+// spentBefore counts in used what the record says of a session, and returns which one that
+// went on with.
+func (e *Engine) spentBefore(ctx context.Context, session string, used *spending) (before string, err error) {
+	err = e.ledger.Entries(ctx, ledger.Query{Session: session, Types: []string{entryStart, gate.EntryResult}}, func(r ledger.Record) error {
+		var said struct {
+			Resumes string     `json:"resumes"` // of a start
+			Spent   *act.Spent `json:"spent"`   // of a result
+		}
+		if err := json.Unmarshal(r.Body, &said); err != nil {
+			return fmt.Errorf("reading entry %d: %w", r.Index, err)
+		}
+		switch {
+		case r.Type == entryStart:
+			before = said.Resumes
+		case said.Spent != nil:
+			used.take()
+			used.give(*said.Spent)
+		}
+		return nil
+	})
+	return before, err
 }
 
 // narrower is the smaller of two bounds, of which 0 is none.

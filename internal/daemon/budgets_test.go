@@ -92,14 +92,14 @@ func TestBudgetOutlivesTheEngine(t *testing.T) {
 	e := &Engine{ledger: l, accounts: map[string]*account{}}
 	e.o.Now = time.Now
 	e.conf.Budgets.Day = config.Budget{Tokens: 100, Requests: 2}
-	got, err := e.purseOf(ctx, "dev/c", &act.Budget{MicroUSD: 500, Tokens: -1})
+	got, err := e.purseOf(ctx, "dev/c", &act.Budget{MicroUSD: 500, Tokens: -1}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, why := got.Take(); !strings.Contains(why, "for today its 2 requests") {
 		t.Errorf("the third request of the day: %q", why)
 	}
-	fresh, err := e.purseOf(ctx, "fresh/c", &act.Budget{MicroUSD: 500})
+	fresh, err := e.purseOf(ctx, "fresh/c", &act.Budget{MicroUSD: 500}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +107,49 @@ func TestBudgetOutlivesTheEngine(t *testing.T) {
 		t.Errorf("%+v %q", left, why)
 	}
 	e.conf.Budgets = config.Budgets{}
-	if none, err := e.purseOf(ctx, "dev/c", nil); none != nil || err != nil {
+	if none, err := e.purseOf(ctx, "dev/c", nil, ""); none != nil || err != nil {
 		t.Errorf("without budgets there is a purse: %v %v", none, err)
 	}
 	if err := l.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBudgetIsResumed: a session that goes on with others has what they left.
+func TestBudgetIsResumed(t *testing.T) {
+	ctx := context.Background()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.Open(ctx, t.TempDir(), ledger.Options{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, e := range [][3]string{
+		{"s-first", entryStart, `{"principal":"p/a"}`}, {"s-first", gate.EntryResult, `{"spent":{"tokens":60}}`},
+		{"s-other", entryStart, `{"principal":"p/a"}`}, {"s-other", gate.EntryResult, `{"spent":{"tokens":1000}}`},
+		{"s-second", entryStart, `{"principal":"p/a","resumes":"s-first"}`}, {"s-second", gate.EntryResult, `{"spent":{"tokens":30}}`},
+		{"s-circle", entryStart, `{"principal":"p/a","resumes":"s-circle"}`},
+	} {
+		if _, err := l.Append(ctx, false, ledger.Entry{Session: e[0], Type: e[1], Body: []byte(e[2])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &Engine{ledger: l, accounts: map[string]*account{}}
+	p, err := e.purseOf(ctx, "p/a", &act.Budget{Tokens: 100}, "s-second")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, why := p.Take(); b.Tokens != 10 || why != "" {
+		t.Errorf("%d tokens are left, %q", b.Tokens, why)
+	}
+	if _, err := e.purseOf(ctx, "p/a", &act.Budget{Tokens: 100}, "s-circle"); err == nil || !strings.Contains(err.Error(), "more than 64") {
+		t.Errorf("a circle: %v", err)
 	}
 }

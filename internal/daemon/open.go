@@ -61,7 +61,8 @@ type startEntry struct {
 	Servers      []serverEntry   `json:"servers,omitempty"`
 	Reads        []string        `json:"reads,omitempty"`  // hosts that all connections are opened to
 	Budget       *act.Budget     `json:"budget,omitempty"` // of models, as the session narrows it
-	Box          json.RawMessage `json:"box"`              // as the launcher reported; "none"
+	Resumes      string          `json:"resumes,omitempty"`
+	Box          json.RawMessage `json:"box"` // as the launcher reported; "none"
 	Client       clientEntry     `json:"client"`
 	Notes        []string        `json:"notes,omitempty"`
 }
@@ -196,7 +197,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 		},
 	}}
 	made.gate.Lend = lender{e.secrets, id}
-	if made.gate.Purse, err = e.purseOf(ctx, r.Principal, r.Budget); err != nil {
+	if made.gate.Purse, err = e.purseOf(ctx, r.Principal, r.Budget, r.Resumes); err != nil {
 		return nil, startEntry{}, evidence(err)
 	}
 	made.connected.always = r.Reads
@@ -205,7 +206,7 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	start := startEntry{
 		Principal: r.Principal, Verb: r.Verb, Workspace: workspace, Home: e.user, Program: e.o.Program,
 		Policy: in.policy.Hash(), Constitution: in.constitution, Source: in.source, Layers: in.layers,
-		Ask: r.Ask, Servers: entries, Reads: r.Reads, Budget: r.Budget, Box: boxReport(r.Box), Notes: notes,
+		Ask: r.Ask, Servers: entries, Reads: r.Reads, Budget: r.Budget, Resumes: r.Resumes, Box: boxReport(r.Box), Notes: notes,
 		Client: clientEntry{PID: c.Peer.PID, UID: c.Peer.UID, SID: c.Peer.SID, TTY: c.Peer.TTY, Exe: c.Peer.Exe},
 	}
 	return made, start, nil

@@ -50,6 +50,8 @@ type OpenRequest struct {
 	Reads []string `json:"reads,omitempty"`
 	// Budget narrows what the session may use of models; nil: as configured.
 	Budget *act.Budget `json:"budget,omitempty"`
+	// Resumes is the session that this one goes on with: what that used of models is used.
+	Resumes string `json:"resumes,omitempty"`
 }
 
 // A ServerInfo describes one server that the client runs for a session.

@@ -142,6 +142,19 @@ func Policies(home string) string { return filepath.Join(home, "policies") }
 // Caches returns the directory in which each server of tools keeps its caches.
 func Caches(home string) string { return filepath.Join(home, "cache") }
 
+// Runs returns the directory in which it is kept what was run.
+func Runs(home string) string { return filepath.Join(home, "runs") }
+
+// HolderSocket returns where people come who want to look at a session that a process holds:
+// beside the socket of the engine.
+func HolderSocket(home, session string) (string, error) {
+	engine, err := EngineSocket(home)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(engine), session+".sock"), nil
+}
+
 // AgentHomes returns the directory of the private homes of agents.
 func AgentHomes(home string) string { return filepath.Join(home, "homes") }
 

@@ -1,0 +1,334 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/session/attach"
+	"ringfence/internal/sys/atomicfile"
+	"ringfence/internal/sys/ipc"
+	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
+	"ringfence/internal/sys/pty"
+)
+
+// What "ringfence run" runs at a terminal is held by a process of its own, the holder: this
+// program again, with the same arguments, in a session of its own. The process that the
+// person started is a front: it passes bytes between his terminal and the holder, and may
+// go, and another come.
+
+// holdVerb is the hidden verb of a holder. Descriptor 3 is the connection of its first front.
+const (
+	holdVerb = "hold"
+	frontFD  = 3
+)
+
+// newHold is the verb of a holder.
+func newHold(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use: holdVerb + " -- run …", Hidden: true, Args: cobra.MinimumNArgs(1),
+		Short: "Hold the terminal of what \"ringfence run\" runs",
+		RunE: func(c *cobra.Command, args []string) error {
+			first, err := ipc.Inherited(frontFD)
+			if err != nil {
+				return &exitError{code: codeUsage, err: fmt.Errorf("this verb is started by \"ringfence run\": %w", err)}
+			}
+			if code := holdRun(c.Context(), args, first); code != codeDone {
+				return &exitError{code: code}
+			}
+			return nil
+		},
+	}
+}
+
+// A holding is what a holder has besides the program.
+type holding struct {
+	*attach.Holder
+	screen *lastOf // what is kept of the screen
+
+	mu     sync.Mutex
+	end    func() // ends the program, or the start of it
+	socket *ipc.Listener
+}
+
+// holdRun runs args and returns the exit status, which fronts are told.
+func holdRun(ctx context.Context, args []string, first net.Conn) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	h := &holding{screen: &lastOf{most: maxScreenLog}}
+	h.end = func() { cancel(&signalled{os.Interrupt}) }
+	h.Holder = attach.NewHolder(strings.Join(args, " "), h.screen, func() {
+		h.mu.Lock()
+		end := h.end
+		h.mu.Unlock()
+		end()
+	})
+	h.Add(first)
+	s := &streams{in: strings.NewReader(""), out: &sink{w: h}, err: &sink{w: h}, held: h, args: args}
+	root := newRoot(s)
+	root.SetArgs(args)
+	c, failure := root.ExecuteContextC(ctx)
+	code := s.report(s.usage(c, failure))
+	if h.socket != nil {
+		_ = h.socket.Close() // nobody comes any more
+	}
+	h.End(code)
+	return code
+}
+
+// opened has fronts come to a session, from now on.
+func (h *holding) opened(home, session string) (socket string, err error) {
+	if socket, err = paths.HolderSocket(home, session); err != nil {
+		return "", err
+	}
+	if h.socket, err = ipc.Listen(socket); err != nil {
+		return "", fmt.Errorf("listening for people who come back: %w", err)
+	}
+	go func() { _ = h.Serve(h.socket) }() // an error is that of a listener that is gone
+	h.Session(session)
+	return socket, nil
+}
+
+// ends says how the program is ended: politely, then not.
+func (h *holding) ends(signal func(int) error, kill func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end = sync.OnceFunc(func() {
+		const hangup = 1
+		_ = signal(hangup) // of one that has ended already it is nothing
+		time.AfterFunc(endAfter, func() { _ = kill() })
+	})
+}
+
+const (
+	endAfter     = 5 * time.Second
+	maxScreenLog = 1 << 20
+)
+
+// lastOf keeps the last bytes that were written.
+type lastOf struct {
+	most int
+
+	mu   sync.Mutex
+	data []byte
+}
+
+func (l *lastOf) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.data = append(l.data, p...)
+	if over := len(l.data) - l.most; over > l.most {
+		l.data = append(l.data[:0], l.data[over:]...)
+	}
+	return len(p), nil
+}
+
+// save writes what is kept.
+func (l *lastOf) save(dir string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return atomicfile.WriteSoon(filepath.Join(dir, screenLog), l.data[max(0, len(l.data)-l.most):], 0o600)
+}
+
+// screenLog is where a run keeps the last of its screen.
+const screenLog = "screen.log"
+
+// hold has args run by a holder, in dir, "" being the working directory, and looks at it. With
+// detached it only waits until the program runs.
+func (s *streams) hold(ctx context.Context, dir string, args []string, detached bool) error {
+	self, err := proc.Executable()
+	if err == nil && dir == "" {
+		dir, err = os.Getwd()
+	}
+	if err != nil {
+		return err
+	}
+	conn, theirs, err := ipc.Pair()
+	if err != nil {
+		return err
+	}
+	child, err := proc.Detach(proc.Command{Argv: append([]string{self, holdVerb, "--"}, args...), Env: os.Environ(), Dir: dir, Files: []*os.File{theirs}})
+	if err = errors.Join(err, theirs.Close()); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	if detached {
+		state, status, err := attach.Await(ctx, conn, s.err)
+		if err = errors.Join(err, conn.Close()); err != nil || !state.Started {
+			return errors.Join(err, &exitError{code: max(status, codeFailed)})
+		}
+		_, err = fmt.Fprintln(s.out, state.Session)
+		return err
+	}
+	began, err := s.look(ctx, conn)
+	if err != nil && ctx.Err() != nil && !began {
+		return errors.Join(&exitError{code: codeInterrupted}, child.Kill())
+	}
+	return err
+}
+
+// look shows the session behind conn to the person, until that ends or he leaves.
+func (s *streams) look(ctx context.Context, conn net.Conn) (began bool, err error) {
+	f := &onlooker{s: s, stop: func() {}}
+	front := attach.Front{Out: s.out, Err: s.err, Key: hotKey, Menu: f.menu, Changed: func(st attach.State) { f.changed(ctx, st) }}
+	status, err := front.Run(ctx, conn)
+	f.end()
+	switch {
+	case errors.Is(err, attach.ErrDetached):
+		fmt.Fprintln(s.err)
+		s.say("it runs on: \"ringfence sessions attach %s\" comes back", f.state.Session)
+		return true, nil
+	case err != nil && f.state.Started && ctx.Err() != nil:
+		return true, nil // the terminal has gone, and it runs on
+	case err != nil:
+		return f.state.Started, err
+	case status != codeDone:
+		return true, &exitError{code: status}
+	}
+	return true, nil
+}
+
+// hotKey is Ctrl-\.
+const hotKey = 0x1c
+
+// An onlooker is a person at a front.
+type onlooker struct {
+	s     *streams
+	state attach.State
+	stop  func() // to ask here what waits before the program runs
+}
+
+// changed asks the person what the session waits for, until the program has the terminal.
+func (o *onlooker) changed(ctx context.Context, st attach.State) {
+	was := o.state
+	o.state = st
+	switch {
+	case st.Started:
+		o.end()
+		if !was.Started {
+			o.title(st.Title)
+		}
+	case was.Session == "" && st.Session != "":
+		client, err := connect(ctx)
+		if err != nil {
+			o.s.say("asking you: %v", err)
+			return
+		}
+		stop := o.s.answerHere(ctx, client, st.Session)
+		o.stop = func() {
+			stop()
+			_ = client.Close() // it was asked only
+		}
+	}
+}
+
+func (o *onlooker) end() {
+	o.stop()
+	if o.stop = func() {}; o.state.Started {
+		fmt.Fprint(o.s.out, "\x1b[23;2t") // the title as it was (xterm)
+	}
+}
+
+// title names the terminal, which most show outside of it.
+func (o *onlooker) title(text string) {
+	fmt.Fprintf(o.s.out, "\x1b[22;2t\x1b]2;%s\x07", printable("ringfence: "+text))
+}
+
+// menu is the page of the hot-key.
+func (o *onlooker) menu(ctx context.Context, st attach.State) attach.Choice {
+	out := o.s.err
+	fmt.Fprint(out, "\x1b[?1049h\x1b[2J\x1b[H")
+	defer fmt.Fprint(out, "\x1b[?1049l")
+	for {
+		waits := o.waiting(ctx, st.Session)
+		fmt.Fprintf(out, "ringfence: %s\nsession %s; %s\n\n", printable(st.Title), st.Session, plural(uint64(len(waits)), "question waits for you", "questions wait for you"))
+		fmt.Fprint(out, "  Enter  back\n  q      answer what waits\n  d      leave; it runs on\n  k      end it\n  s      send the key to the program\n\n> ")
+		line, err := readAnswer(ctx)
+		if err != nil {
+			return attach.Back
+		}
+		switch strings.TrimSpace(line) {
+		case "":
+			return attach.Back
+		case "d":
+			return attach.Detach
+		case "k":
+			return attach.Stop
+		case "s":
+			return attach.Send
+		case "q":
+			o.answer(ctx, waits)
+		}
+		fmt.Fprint(out, "\n")
+	}
+}
+
+// readAnswer reads a line from the person's terminal.
+func readAnswer(ctx context.Context) (string, error) {
+	t, err := pty.Controlling()
+	if err != nil {
+		return "", err
+	}
+	defer t.Close()
+	stop := context.AfterFunc(ctx, func() { _ = t.SetReadDeadline(time.Now()) })
+	defer stop()
+	var line []byte
+	one := make([]byte, 1)
+	for len(line) < 256 {
+		n, err := t.Read(one)
+		if err == nil && n == 0 {
+			err = io.EOF
+		}
+		if err != nil || one[0] == '\n' {
+			return string(line), err
+		}
+		line = append(line, one[0])
+	}
+	return string(line), nil
+}
+
+// waiting are the questions of a session.
+func (o *onlooker) waiting(ctx context.Context, session string) []api.Question {
+	var own []api.Question
+	err := with(ctx, connectRunning, func(e *api.Client) error {
+		all, err := e.Questions(ctx)
+		for _, q := range all {
+			if q.Session == session {
+				own = append(own, q)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		o.s.say("looking for questions: %v", err)
+	}
+	return own
+}
+
+func (o *onlooker) answer(ctx context.Context, all []api.Question) {
+	err := with(ctx, connectRunning, func(e *api.Client) error {
+		for _, q := range all {
+			yes, err := askHere(ctx, o.s.err, q)
+			if err == nil {
+				err = e.Answer(ctx, q.ID, api.Choice{Yes: yes, Mark: q.Mark})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		o.s.say("answering: %v", err)
+	}
+}

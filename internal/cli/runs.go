@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"ringfence/internal/daemon/api"
+	"ringfence/internal/sandbox"
+	"ringfence/internal/session"
+	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
+)
+
+// A runRecord keeps what "ringfence run" runs, while it does and afterwards. A nil one keeps
+// nothing.
+type runRecord struct {
+	dir  string
+	run  session.Run
+	held *holding
+	lost atomic.Bool // the engine has gone
+}
+
+// keepRun begins to keep a run of a session.
+func (f *execFlags) keepRun(s *streams, opened api.Opened, spec sandbox.Spec, tier string) (*runRecord, error) {
+	if f.verb != "run" {
+		return nil, nil
+	}
+	home, err := paths.EnsureHome()
+	if err != nil {
+		return nil, err
+	}
+	k := &runRecord{dir: paths.Runs(home), held: s.held, run: session.Run{
+		ID: opened.Session, Argv: s.args, Title: strings.Join(spec.Argv, " "), Workspace: spec.Workspace.Path, Policy: f.policy,
+		Tier: tier, Holder: proc.OwnLease(), Began: time.Now().UTC(),
+	}}
+	if f.guest != nil {
+		k.run.Agent, k.run.Title, k.run.Talk = f.guest.adapter.Name, f.guest.adapter.Name+" in "+spec.Workspace.Path, f.guest.talk
+	}
+	if k.run.Dir, err = os.Getwd(); err != nil {
+		return nil, fmt.Errorf("finding the working directory: %w", err)
+	}
+	if f.resumes != "" {
+		was, err := session.LoadRun(k.dir, f.resumes)
+		if err == nil {
+			was.Resumed = k.run.ID
+			err = session.SaveRun(k.dir, was)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.held != nil {
+		if k.run.Socket, err = s.held.opened(home, opened.Session); err != nil {
+			return nil, err
+		}
+	}
+	return k, session.SaveRun(k.dir, k.run)
+}
+
+// guard ends a box when the engine that decides for it has gone.
+func (k *runRecord) guard(ctx context.Context, engine int) func(kill func() error) (stop func()) {
+	if k == nil {
+		return nil
+	}
+	return func(kill func() error) func() {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		go func() {
+			if proc.AwaitEnd(ctx, engine) != nil || ctx.Err() != nil {
+				return // the box ended first, or nobody can know
+			}
+			k.lost.Store(true)
+			_ = kill() // of one that has ended it is nothing
+		}()
+		return cancel
+	}
+}
+
+// ended keeps how it ended, and is err with why, if the engine was lost.
+func (k *runRecord) ended(ctx context.Context, status int, err error) error {
+	if k == nil {
+		return err
+	}
+	k.run.Ended, k.run.Status = time.Now().UTC(), status
+	var exit *exitError
+	switch {
+	case k.lost.Load():
+		k.run.Cause = "the engine was lost"
+		err = &exitError{code: codeFailed, err: errors.New("the engine was lost, and the box ended with it"), hint: "\"ringfence sessions resume " + k.run.ID + "\" goes on"}
+	case errors.As(err, &exit):
+		k.run.Status = exit.code
+	case err != nil:
+		k.run.Status, k.run.Cause = codeFailed, err.Error()
+	case interrupted(ctx):
+		k.run.Cause = "interrupted"
+	}
+	saved := session.SaveRun(k.dir, k.run)
+	if k.held != nil {
+		saved = errors.Join(saved, k.held.screen.save(filepath.Join(k.dir, k.run.ID)))
+		_ = os.Remove(k.run.Socket) // it is that of nobody now
+	}
+	return errors.Join(err, saved)
+}
+
+// again are the arguments that go on with r.
+func again(r session.Run) []string {
+	args := slices.Clone(r.Argv)
+	if len(args) == 0 {
+		return args
+	}
+	// What comes before the agent, or the command, is ours.
+	if i := slices.Index(args, "--detach"); i > 0 {
+		args = slices.Delete(args, i, i+1)
+	}
+	for i, a := range args {
+		if rest, ok := strings.CutPrefix(a, "--resumes="); ok && rest != "" {
+			args = slices.Delete(args, i, i+1)
+			break
+		}
+	}
+	if r.Agent != "" && !slices.Contains(args, "--continue") {
+		args = slices.Insert(args, 1, "--continue")
+	}
+	return slices.Insert(args, 1, "--resumes="+r.ID)
+}
