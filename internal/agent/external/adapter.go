@@ -37,15 +37,26 @@ type Adapter struct {
 	Instructions []string `json:"instructions"`
 	// Credentials are its files that hold keys or tokens: never taken over.
 	Credentials []string `json:"credentials"`
+	Tested      string   `json:"tested"` // the version that this was read of and tried with
+	// Exits says what its exit statuses mean, where they mean more than that it failed.
+	Exits  map[string]string `json:"exits"`
+	Quirks []string          `json:"quirks"` // what a person may stumble over
 }
 
 // Arguments are those of an agent, before what the person types.
 type Arguments struct {
-	Always    []string `json:"always"`     // its own questions are off: the box and the gate hold it
-	Continue  []string `json:"continue"`   // the last conversation in this workspace
-	Resume    []string `json:"resume"`     // that of ${ID}
-	OneShot   []string `json:"one_shot"`   // any of these says that it works and ends, without a terminal
-	ToolsOnly []string `json:"tools_only"` // its own tools are off
+	Always   []string `json:"always"`   // its own questions are off: the box and the gate hold it
+	Continue []string `json:"continue"` // the last conversation in this workspace
+	Resume   []string `json:"resume"`   // that of ${ID}
+	OneShot  []string `json:"one_shot"` // any of these says that it works and ends, without a terminal
+	// OneShotContinue and OneShotResume are those after a command of OneShot, where they are others.
+	OneShotContinue []string `json:"one_shot_continue"`
+	OneShotResume   []string `json:"one_shot_resume"`
+	Transcript      []string `json:"transcript"` // of one that works and ends: each step is a line of JSON
+	ToolsOnly       []string `json:"tools_only"` // its own tools are off
+	// ToolsOnlyInstead says that these stand in the place of Always: the agent itself then
+	// refuses what cannot be switched off.
+	ToolsOnlyInstead bool `json:"tools_only_instead"`
 	// Plain are first arguments after which it asks no model and calls no tool: then it gets
 	// what the person typed and nothing else.
 	Plain []string `json:"plain"`
@@ -131,10 +142,10 @@ func (a Adapter) Find(l Look) (Program, error) {
 			continue
 		}
 		prog := Program{Path: real}
-		prog.show(packageOf(real))
+		prog.show(l, packageOf(real), real)
 		for _, b := range a.Beneath {
 			if dir, err := l.Real(l.expand(b)); err == nil {
-				prog.show(dir)
+				prog.show(l, dir, "")
 			}
 		}
 		return prog, a.interpreter(&prog, l)
@@ -152,17 +163,14 @@ func (a Adapter) interpreter(p *Program, l Look) error {
 	if !ok {
 		return nil
 	}
-	words := strings.Fields(line)
-	if len(words) < 2 || filepath.Base(words[0]) != "env" {
+	name := interpreterOf(strings.Fields(line))
+	if name == "" {
 		return nil
 	}
-	name := words[len(words)-1]
-	if words[1] != "-S" {
-		name = words[1]
-	} else if len(words) > 2 {
-		name = words[2]
+	at := name
+	if !filepath.IsAbs(at) {
+		at = l.Path(name)
 	}
-	at := l.Path(name)
 	if at == "" {
 		return fmt.Errorf("%s needs %s, which is not on the search path", a.Title, name)
 	}
@@ -176,16 +184,55 @@ func (a Adapter) interpreter(p *Program, l Look) error {
 	if filepath.Base(dir) == "bin" {
 		dir = filepath.Dir(dir)
 	}
-	p.show(dir)
+	p.show(l, dir, real)
 	return nil
 }
 
-// show adds a directory, unless every box sees it.
-func (p *Program) show(dir string) {
-	if dir == "" || dir == "/" || strings.HasPrefix(dir, "/usr/") || dir == "/usr" || slices.Contains(p.ReadOnly, dir) {
+// interpreterOf is the program that the first line of a script names, "" for one that every
+// box has.
+func interpreterOf(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	if filepath.Base(words[0]) != "env" {
+		return words[0]
+	}
+	for _, w := range words[1:] {
+		if !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") {
+			return w
+		}
+	}
+	return ""
+}
+
+// show adds a directory, unless every box sees it. Where it holds more of the person's than
+// a program, only needs is added, which lies in it.
+func (p *Program) show(l Look, dir, needs string) {
+	if l.shared(dir) {
+		if dir = needs; dir == "" || l.shared(dir) {
+			return
+		}
+	}
+	for _, all := range []string{"/usr", "/bin", "/lib", "/lib64", "/sbin"} {
+		if dir == all || strings.HasPrefix(dir, all+"/") {
+			return
+		}
+	}
+	if dir == "" || slices.Contains(p.ReadOnly, dir) {
 		return
 	}
 	p.ReadOnly = append(p.ReadOnly, dir)
+}
+
+// shared reports whether a directory holds the person's home, or belongs to many programs of
+// his.
+func (l Look) shared(dir string) bool {
+	dir = filepath.Clean(dir)
+	if dir == "/" || l.Home == dir || strings.HasPrefix(l.Home, dir+"/") {
+		return true
+	}
+	rest, ok := strings.CutPrefix(dir, l.Home+"/")
+	return ok && slices.Contains([]string{"bin", "lib", "share", ".local", ".local/bin", ".local/lib", ".local/share", ".config", ".cache", "Library"}, rest)
 }
 
 // packageOf returns what of the tree around a program belongs to it: the directory of

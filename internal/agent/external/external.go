@@ -1,16 +1,21 @@
 // Package external knows agents and editors that are not ours: where each keeps the list
-// of its MCP servers, and in what form.
+// of its MCP servers, and in what form ([Place]); what it needs to run in a box ([Adapter]);
+// and how its settings are changed, so that it works through us outside of one ([Editor]).
 //
 // It is not an installer and starts nothing: it turns files that are given to it into
-// entries of the JSON that every client uses ([Entry.Raw]), which package mediator reads.
-// The places are those that the programs document.
+// entries of the JSON that every client uses ([Entry.Raw]), which package mediator reads,
+// and into other files, which its callers write.
 //
 // Invariants:
 //
 //	X1  An entry says what its file says and no more: a placeholder that cannot be
 //	    written in the usual form is a [Entry.Problem], never a guess.
 //	X2  Errors name line and column. No content makes it panic, and all is bounded.
-//	X3  It reads no file and no environment.
+//	X3  It reads no file and no environment: who calls it looks ([Look]).
+//	X4  What an agent gets of the person's settings is what its adapter names, without keys.
+//	X5  A program is shown with what belongs to it, never with the person's home or a
+//	    directory that other programs of his share.
+//	X6  A change of settings leaves every byte that it is not about, comments too.
 package external
 
 import (

@@ -51,18 +51,41 @@ func (a Adapter) Argv(v Values, toolsOnly bool, typed []string) []string {
 	if command {
 		all, typed = append(all, typed[0]), typed[1:]
 	}
-	add(a.Arguments.Always)
+	if !toolsOnly || !a.Arguments.ToolsOnlyInstead {
+		add(a.Arguments.Always)
+	}
 	if toolsOnly {
 		add(a.Arguments.ToolsOnly)
 	}
-	switch v.ID {
-	case "":
-	case "last":
-		add(a.Arguments.Continue)
-	default:
-		add(a.Arguments.Resume)
-	}
+	add(a.going(v.ID, command))
 	return append(all, typed...)
+}
+
+// going are the arguments by which it goes on with a conversation.
+func (a Adapter) going(id string, command bool) []string {
+	last, one := a.Arguments.Continue, a.Arguments.Resume
+	if command && a.Arguments.OneShotContinue != nil {
+		last, one = a.Arguments.OneShotContinue, a.Arguments.OneShotResume
+	}
+	switch id {
+	case "":
+		return nil
+	case "last":
+		return last
+	}
+	return one
+}
+
+// Transcribed is what the person typed, with what has the agent say each step in JSON, for
+// [Adapter.Steps]; false if what he typed is not one-shot.
+func (a Adapter) Transcribed(typed []string) ([]string, bool) {
+	if !a.OneShot(typed) {
+		return typed, false
+	}
+	if strings.HasPrefix(typed[0], "-") {
+		return slices.Concat(a.Arguments.Transcript, typed), true
+	}
+	return slices.Concat(typed[:1], a.Arguments.Transcript, typed[1:]), true
 }
 
 // Plain reports whether the agent does nothing but tell of itself, or change its settings.
@@ -72,7 +95,15 @@ func (a Adapter) Plain(typed []string) bool {
 
 // OneShot reports whether what the person typed has the agent work without a terminal.
 func (a Adapter) OneShot(typed []string) bool {
-	return slices.ContainsFunc(typed, func(t string) bool { return slices.Contains(a.Arguments.OneShot, t) })
+	for i, t := range typed {
+		if t == "--" {
+			return false // what follows is a question
+		}
+		if (i == 0 || strings.HasPrefix(t, "-")) && slices.Contains(a.Arguments.OneShot, t) {
+			return true
+		}
+	}
+	return false
 }
 
 // Make returns what the file f holds for the next start: own is what it holds in the
@@ -85,6 +116,9 @@ func (f File) Make(own, theirs []byte, v Values, toolsOnly bool) ([]byte, error)
 		if value, ok := kept[name]; ok && all[name] == nil {
 			all[name] = scrubbed(value)
 		}
+	}
+	if err := f.forget(all, v); err != nil {
+		return nil, err
 	}
 	sets := []json.RawMessage{f.Set}
 	if toolsOnly {
@@ -107,6 +141,36 @@ func (f File) Make(own, theirs []byte, v Values, toolsOnly bool) ([]byte, error)
 		merge(all, next)
 	}
 	return f.write(all)
+}
+
+// forget takes out of all what a start with the agent's own tools off has set.
+func (f File) forget(all map[string]any, v Values) error {
+	if len(f.ToolsOnly) == 0 {
+		return nil
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(f.ToolsOnly, &tree); err != nil {
+		return fmt.Errorf("reading what %s is to hold: %w", f.Path, err)
+	}
+	if next, ok := filled(tree, v).(map[string]any); ok {
+		drop(all, next)
+	}
+	return nil
+}
+
+// drop takes the members of from out of to, object by object.
+func drop(to, from map[string]any) {
+	for name, value := range from {
+		mine, both := value.(map[string]any)
+		theirs, ok := to[name].(map[string]any)
+		if both && ok {
+			drop(theirs, mine)
+			if len(theirs) > 0 {
+				continue
+			}
+		}
+		delete(to, name)
+	}
 }
 
 // read returns what a file holds, nothing if it is none.
