@@ -11,24 +11,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringfence/test/rig"
 )
 
 // known are the agents that "ringfence run" knows by name, and how each is asked to do
 // something without a terminal.
 var known = []struct {
-	agent int // of agents
+	agent agent
 	typed []string
 	mine  string // a file in the person's home that it has settings in
 	text  string // what the person's has: a setting that it keeps, and a key that it does not
 	kept  string
 }{
-	{0, []string{"-p", "Look around.", "--output-format", "stream-json", "--verbose"}, ".claude.json", `{"theme":"light-daltonized","oauthAccount":{"accessToken":"tok-of-the-person-1"},"mcpServers":{"own":{"command":"x"}}}`, "light-daltonized"},
-	{1, []string{"exec", "--skip-git-repo-check", "--json", "Look around."}, ".codex/config.toml", "model = \"scripted\"\nmodel_provider = \"scripted\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"${AT}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\nexperimental_bearer_token = \"tok-of-the-person-1\"\n", "scripted"},
+	{agents[0], []string{"-p", "Look around.", "--output-format", "stream-json", "--verbose"}, ".claude.json", `{"theme":"light-daltonized","oauthAccount":{"accessToken":"tok-of-the-person-1"},"mcpServers":{"own":{"command":"x"}}}`, "light-daltonized"},
+	{agents[1], []string{"exec", "--skip-git-repo-check", "--json", "Look around."}, ".codex/config.toml", "model = \"scripted\"\nmodel_provider = \"scripted\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"${AT}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\nexperimental_bearer_token = \"tok-of-the-person-1\"\n", "scripted"},
+	{agent{name: "gemini", provider: "google", variable: "GEMINI_API_KEY", key: "AIzaSyOf1The2Environment3Of4The5Client6Seven"}, []string{"-m", "gemini-2.5-flash", "-p", "Look around."}, ".gemini/settings.json", `{"ui":{"theme":"Atom One"},"security":{"auth":{"apiKey":"tok-of-the-person-1"}},"mcpServers":{"own":{"command":"x"}}}`, "Atom One"},
+	{agent{name: "opencode", provider: "anthropic", variable: "ANTHROPIC_API_KEY", key: "sk-ant-api03-From7The8Environment9Of0The1Client2Only3"}, []string{"run", "Look around."}, ".config/opencode/opencode.json", `{"model":"anthropic/claude-sonnet-4-5","small_model":"anthropic/claude-sonnet-4-5","provider":{"anthropic":{"options":{"baseURL":"${AT}/v1","apiKey":"tok-of-the-person-1"}}},"mcp":{"own":{"type":"local","command":["x"]}}}`, "claude-sonnet-4-5"},
 }
 
-// around is what the model has an agent do: what it may, and what it may not.
+// around is what the model has an agent do: what it may, and what it may not. It is a file,
+// because agents have opinions about substitutions in commands.
 const around = `cat a.txt; cat "$HOME/.ssh/id"; echo made >made.txt; mkdir -p .git/hooks; echo evil >.git/hooks/post-commit
-curl -sS -m 20 https://unlisted.example/; curl -sS -m 20 -H "Authorization: Bearer $(cat "$HOME"/.claude.json "$HOME"/.codex/config.toml 2>/dev/null | grep -o 'Bearer [A-Z0-9]*' | head -1 | cut -d' ' -f2)" -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: server/discover' -d '{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}' http://127.0.0.1:3129/mcp
+curl -sS -m 20 https://unlisted.example/; curl -sS -m 20 -H "Authorization: Bearer $(cat "$HOME"/.claude.json "$HOME"/.codex/config.toml "$HOME"/.gemini/settings.json "$HOME"/.config/opencode/opencode.json 2>/dev/null | grep -o 'Bearer [A-Z0-9]*' | head -1 | cut -d' ' -f2)" -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: server/discover' -d '{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}' http://127.0.0.1:3129/mcp
 ls -A "$HOME"; echo looked; echo kept >"$HOME/note"`
 
 // TestRun: an agent that is known needs no flags: it finds its program, has a home of its own
@@ -36,24 +41,26 @@ ls -A "$HOME"; echo looked; echo kept >"$HOME/note"`
 // ringfence. What the policy does not allow does not happen.
 func TestRun(t *testing.T) {
 	for _, k := range known {
-		a := agents[k.agent]
+		a := k.agent
 		t.Run(a.name, func(t *testing.T) {
-			p, m, at := agentPlace(t, a, around)
+			p, m, at := agentPlace(t, a, "sh around.sh")
+			m.tool, m.args = "read_text_file", `{"path":"b.txt"}`
 			close(m.seen)
 			secret := filepath.Join(p.Person, ".ssh", "id")
 			mine := filepath.Join(p.Person, k.mine)
-			err := errors.Join(
+			servers, err := p.Servers(rig.Filesystem())
+			err = errors.Join(err,
 				os.MkdirAll(filepath.Dir(secret), 0o700), os.WriteFile(secret, []byte("the person's own key"), 0o600), os.MkdirAll(filepath.Dir(mine), 0o700),
 				os.WriteFile(mine, []byte(strings.ReplaceAll(k.text, "${AT}", at)), 0o600), os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600),
-				exec.Command("git", "init", "-q", p.Work).Run())
+				os.WriteFile(filepath.Join(p.Work, "b.txt"), []byte("told by a tool\n"), 0o600), os.WriteFile(filepath.Join(p.Work, "around.sh"), []byte(around), 0o600), exec.Command("git", "init", "-q", p.Work).Run())
 			if err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // the second finds its home
-				p.runs(t, a, at, k.typed)
+				p.runs(t, a, at, servers, k.typed)
 			}
 			_, _, sent := m.heard()
-			for _, want := range []string{"swordfish", "unlisted.example", "looked", "serverInfo", "No such file or directory"} {
+			for _, want := range []string{"swordfish", "response 403", "looked", "serverInfo", "told by a tool", "No such file or directory"} {
 				if !strings.Contains(sent, want) {
 					t.Errorf("the model did not hear of %q", want)
 				}
@@ -65,18 +72,18 @@ func TestRun(t *testing.T) {
 			}
 			p.settled(t, k.mine, k.kept)
 			if t.Failed() {
-				t.Log(sent[max(0, len(sent)-6000):])
+				t.Log(sent)
 			}
 		})
 	}
 }
 
 // runs has an agent look around.
-func (p *place) runs(t *testing.T, a agent, at string, typed []string) {
+func (p *place) runs(t *testing.T, a agent, at, servers string, typed []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := p.running(ctx, a, at, append([]string{"run", "--ask", "never", "--policy", p.policy, a.name}, typed...)...)
+	cmd := p.running(ctx, a, at, append([]string{"run", "--ask", "never", "--policy", p.policy, "--servers", servers, a.name}, typed...)...)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -85,10 +92,10 @@ func (p *place) runs(t *testing.T, a agent, at string, typed []string) {
 // running is the program with args, for a person who has agents and the key of a.
 func (p *place) running(ctx context.Context, a agent, at string, args ...string) *exec.Cmd {
 	cmd := p.Command(ctx, args...)
-	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+at)
+	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+at, "GOOGLE_GEMINI_BASE_URL="+at)
 	for i, kv := range cmd.Env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
-			cmd.Env[i] = "PATH=" + filepath.Join(p.node, ".bin") + ":" + path
+			cmd.Env[i] = "PATH=" + strings.Join([]string{filepath.Join(p.node, ".bin"), filepath.Join(p.node, "opencode-linux-x64", "bin"), filepath.Join(p.node, "opencode-linux-arm64", "bin"), path}, ":")
 		}
 	}
 	if !a.kept {
@@ -123,7 +130,7 @@ func (p *place) settled(t *testing.T, mine, kept string) {
 		}
 	}
 	record, err := p.Run(t.Context(), "ledger", "show", "--json")
-	for _, want := range []string{"home=own", "unlisted.example", `"infer"`} {
+	for _, want := range []string{"home=own", "unlisted.example", `"infer"`, "read_text_file"} {
 		if err != nil || !strings.Contains(string(record), want) {
 			t.Errorf("no %s on record, %v", want, err)
 		}

@@ -269,13 +269,40 @@ func (d *document) responses() error {
 		return cannot("it would go on when nobody listens (background)")
 	}
 	d.set("store", "false")
-	kept := []string{"function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer"}
-	if err := d.tools(func(kind string, tool map[string]json.RawMessage) bool {
-		return slices.Contains(kept, kind) || kind == "shell" && bytes.Contains(tool["environment"], []byte(`"local"`)) && !bytes.Contains(tool["environment"], []byte("container"))
-	}); err != nil {
+	if err := d.tools(runByClient); err != nil {
 		return err
 	}
 	return walk(d.m["input"], fetches, "arguments", "annotations", "action")
+}
+
+// runByClient reports whether a tool of OpenAI's responses is one that the client runs, or a
+// namespace of such tools, which is how clients send the tools of a server of MCP.
+func runByClient(kind string, tool map[string]json.RawMessage) bool {
+	switch kind {
+	case "function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer":
+		return true
+	case "shell":
+		return bytes.Contains(tool["environment"], []byte(`"local"`)) && !bytes.Contains(tool["environment"], []byte("container"))
+	case "tool_search":
+		return string(tool["execution"]) == `"client"`
+	case "namespace":
+		for name := range tool {
+			if !slices.Contains([]string{"type", "name", "description", "tools"}, name) {
+				return false
+			}
+		}
+		var in []map[string]json.RawMessage // a structure would take "TYPE" for "type"
+		if json.Unmarshal(tool["tools"], &in) != nil {
+			return false
+		}
+		for _, t := range in {
+			if of := string(t["type"]); of != `"function"` && of != `"custom"` {
+				return false
+			}
+		}
+		return len(in) > 0
+	}
+	return false
 }
 
 // fetches refuses what has OpenAI's services fetch or read a file.
