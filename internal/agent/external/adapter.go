@@ -52,6 +52,7 @@ type Arguments struct {
 	// OneShotContinue and OneShotResume are those after a command of OneShot, where they are others.
 	OneShotContinue []string `json:"one_shot_continue"`
 	OneShotResume   []string `json:"one_shot_resume"`
+	Hooks           []string `json:"hooks"`      // those that hooks need to be run
 	Transcript      []string `json:"transcript"` // of one that works and ends: each step is a line of JSON
 	ToolsOnly       []string `json:"tools_only"` // its own tools are off
 	// ToolsOnlyInstead says that these stand in the place of Always: the agent itself then
@@ -69,6 +70,7 @@ type File struct {
 	Keep      []string        `json:"keep"`       // members of the person's own file that it gets
 	Set       json.RawMessage `json:"set"`        // what it says whatever was there, with placeholders
 	ToolsOnly json.RawMessage `json:"tools_only"` // the same, where its own tools are off
+	Hooks     json.RawMessage `json:"hooks"`      // the same, where there is a command that is asked before each use of a tool
 	NeedsKey  bool            `json:"needs_key"`  // it is only made where there is a key
 }
 

@@ -20,13 +20,14 @@ type Values struct {
 	Token     string // that it wants
 	Key       string // what stands for the provider's key in the box, "" if there is none
 	ID        string // of the conversation that is resumed
+	Hook      string // the command, as a shell reads it, that is asked before each use of a tool, "" if there is none
 }
 
 // keyEnd is how many characters Claude Code knows a key by that a person accepted.
 const keyEnd = 20
 
 func (v Values) fill(s string) string {
-	s = strings.NewReplacer("${WORKSPACE}", v.Workspace, "${URL}", v.URL, "${TOKEN}", v.Token, "${KEY}", v.Key, "${KEY_END}", v.Key[max(0, len(v.Key)-keyEnd):], "${ID}", v.ID).Replace(s)
+	s = strings.NewReplacer("${WORKSPACE}", v.Workspace, "${URL}", v.URL, "${TOKEN}", v.Token, "${KEY}", v.Key, "${KEY_END}", v.Key[max(0, len(v.Key)-keyEnd):], "${ID}", v.ID, "${HOOK}", v.Hook).Replace(s)
 	if rest, ok := strings.CutPrefix(s, "~/"); ok {
 		return path.Join(v.Home, rest)
 	}
@@ -56,6 +57,9 @@ func (a Adapter) Argv(v Values, toolsOnly bool, typed []string) []string {
 	}
 	if toolsOnly {
 		add(a.Arguments.ToolsOnly)
+	}
+	if v.Hook != "" {
+		add(a.Arguments.Hooks)
 	}
 	add(a.going(v.ID, command))
 	return append(all, typed...)
@@ -124,6 +128,9 @@ func (f File) Make(own, theirs []byte, v Values, toolsOnly bool) ([]byte, error)
 	if toolsOnly {
 		sets = append(sets, f.ToolsOnly)
 	}
+	if v.Hook != "" {
+		sets = append(sets, f.Hooks)
+	}
 	for i, set := range sets {
 		if len(set) == 0 {
 			continue
@@ -143,17 +150,19 @@ func (f File) Make(own, theirs []byte, v Values, toolsOnly bool) ([]byte, error)
 	return f.write(all)
 }
 
-// forget takes out of all what a start with the agent's own tools off has set.
+// forget takes out of all what a start with other options has set.
 func (f File) forget(all map[string]any, v Values) error {
-	if len(f.ToolsOnly) == 0 {
-		return nil
-	}
-	var tree map[string]any
-	if err := json.Unmarshal(f.ToolsOnly, &tree); err != nil {
-		return fmt.Errorf("reading what %s is to hold: %w", f.Path, err)
-	}
-	if next, ok := filled(tree, v).(map[string]any); ok {
-		drop(all, next)
+	for _, set := range []json.RawMessage{f.ToolsOnly, f.Hooks} {
+		if len(set) == 0 {
+			continue
+		}
+		var tree map[string]any
+		if err := json.Unmarshal(set, &tree); err != nil {
+			return fmt.Errorf("reading what %s is to hold: %w", f.Path, err)
+		}
+		if next, ok := filled(tree, v).(map[string]any); ok {
+			drop(all, next)
+		}
 	}
 	return nil
 }
