@@ -379,6 +379,7 @@ func (e *Engine) past(ctx context.Context, id string) (past, error) {
 		switch r.Type {
 		case entryStart:
 			p.policy, p.started, p.box = b.Policy, true, boxName(b.Box)
+			p.labels = append(p.labels, b.Labels...)
 		case entryEnd:
 			p.ended = true
 		case gate.EntryQuestion:

@@ -48,23 +48,23 @@ var (
 
 // startEntry is what the record says of a session before anything happens in it.
 type startEntry struct {
-	Principal    string          `json:"principal"`
-	Verb         string          `json:"verb,omitempty"`
-	Workspace    string          `json:"workspace"`
-	Home         string          `json:"home"`
-	Program      string          `json:"program"`
-	Policy       string          `json:"policy"`       // hash of all that decides
-	Constitution string          `json:"constitution"` // hash of the English
-	Source       string          `json:"source"`       // where the policy came from
-	Layers       []string        `json:"layers"`
-	Ask          string          `json:"ask"`
-	Servers      []serverEntry   `json:"servers,omitempty"`
-	Reads        []string        `json:"reads,omitempty"`  // hosts that all connections are opened to
-	Budget       *act.Budget     `json:"budget,omitempty"` // of models, as the session narrows it
-	Resumes      string          `json:"resumes,omitempty"`
-	Box          json.RawMessage `json:"box"` // as the launcher reported; "none"
-	Client       clientEntry     `json:"client"`
-	Notes        []string        `json:"notes,omitempty"`
+	Principal    string        `json:"principal"`
+	Verb         string        `json:"verb,omitempty"`
+	Workspace    string        `json:"workspace"`
+	Home         string        `json:"home"`
+	Program      string        `json:"program"`
+	Policy       string        `json:"policy"`       // hash of all that decides
+	Constitution string        `json:"constitution"` // hash of the English
+	Source       string        `json:"source"`       // where the policy came from
+	Layers       []string      `json:"layers"`
+	Ask          string        `json:"ask"`
+	Servers      []serverEntry `json:"servers,omitempty"`
+	Reads        []string      `json:"reads,omitempty"`  // hosts that all connections are opened to
+	Budget       *act.Budget   `json:"budget,omitempty"` // of models, as the session narrows it
+	resumed
+	Box    json.RawMessage `json:"box"` // as the launcher reported; "none"
+	Client clientEntry     `json:"client"`
+	Notes  []string        `json:"notes,omitempty"`
 }
 
 type serverEntry struct {
@@ -206,10 +206,11 @@ func (e *Engine) build(ctx context.Context, id string, c api.Caller, r api.OpenR
 	start := startEntry{
 		Principal: r.Principal, Verb: r.Verb, Workspace: workspace, Home: e.user, Program: e.o.Program,
 		Policy: in.policy.Hash(), Constitution: in.constitution, Source: in.source, Layers: in.layers,
-		Ask: r.Ask, Servers: entries, Reads: r.Reads, Budget: r.Budget, Resumes: r.Resumes, Box: boxReport(r.Box), Notes: notes,
+		Ask: r.Ask, Servers: entries, Reads: r.Reads, Budget: r.Budget, Box: boxReport(r.Box), Notes: notes,
 		Client: clientEntry{PID: c.Peer.PID, UID: c.Peer.UID, SID: c.Peer.SID, TTY: c.Peer.TTY, Exe: c.Peer.Exe},
 	}
-	return made, start, nil
+	err = e.resumed(ctx, made, &start, r.Resumes)
+	return made, start, err
 }
 
 // checkOpen holds a request against what a client may ask for, and returns the
