@@ -224,3 +224,50 @@ func TestRunTerminal(t *testing.T) {
 	s.press("C-c")
 	s.shows("(ended)")
 }
+
+// TestStart: the commands of docs/start.md, typed word for word, end in an agent that works
+// in a box.
+func TestStart(t *testing.T) {
+	text, err := os.ReadFile("../../docs/start.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(text), "```console\n")
+	block, _, ended := strings.Cut(block, "```")
+	lines := strings.Split(strings.TrimSpace(block), "\n")
+	if !ok || !ended || len(lines) != 3 {
+		t.Fatalf("its first block has the lines %q", lines)
+	}
+	a := agents[0]
+	p, m, at := agentPlace(t, a, "cat a.txt; echo looked")
+	close(m.seen)
+	project := filepath.Join(p.Work, "your", "project")
+	err = errors.Join(os.MkdirAll(project, 0o700), os.WriteFile(filepath.Join(project, "a.txt"), []byte("swordfish\n"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := p.running(t.Context(), agent{name: a.name, kept: true}, at)
+	cmd.Args = []string{"/bin/sh"}
+	for i, kv := range cmd.Env {
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+			cmd.Env[i] = "PATH=" + filepath.Dir(p.Bin) + ":" + path
+		}
+	}
+	s := onScreen(t, cmd)
+	for _, line := range lines {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			t.Fatalf("no command: %s", line)
+		}
+		s.press(command, "Enter")
+	}
+	s.shows("yes")
+	s.press("yes", "Enter")
+	s.shows("bypass permissions on")
+	s.press("Look around.")
+	s.press("Enter")
+	s.shows("all done")
+	if _, keys, _ := m.heard(); len(keys) != 1 || keys[0] != "sk-ant-api03-your-own-key" {
+		t.Errorf("the model was shown %q", keys)
+	}
+}
