@@ -28,6 +28,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"ringfence/internal/agent/external"
 )
 
 // Main runs the command line args, without the program's name, and returns the
@@ -89,6 +91,7 @@ type streams struct {
 	noHelp error // why there is no help, where a person asked for it
 
 	args  []string                              // the whole command line
+	steps func(line []byte) []external.Step     // reads the transcript of an agent; nil if there is none
 	held  *holding                              // this process holds what it runs; nil for no
 	guard func(kill func() error) (stop func()) // watches over a box; nil for nobody
 }
@@ -135,6 +138,7 @@ func newRoot(s *streams) *cobra.Command {
 		newMCP(s),
 		newServers(s),
 		newRun(s),
+		newStart(s),
 		newAgents(s),
 		newSessions(s),
 		newHold(s),

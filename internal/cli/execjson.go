@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"ringfence/internal/agent/external"
 	"ringfence/internal/launch"
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
@@ -15,6 +17,9 @@ import (
 // more or less.
 const maxJSONOutput = 1 << 20
 
+// maxTranscript bounds that of an agent, in bytes.
+const maxTranscript = 64 << 20
+
 // An outcome is what --json prints of a command that ran in a box: one value, in which
 // what it wrote is. Bytes that are no UTF-8 are replaced.
 type outcome struct {
@@ -22,6 +27,7 @@ type outcome struct {
 	Exit     string           `json:"exit"`   // "status 1", "signal 9", "deadline"
 	Millis   int64            `json:"millis"`
 	Stdout   string           `json:"stdout"`
+	Steps    []external.Step  `json:"steps,omitempty"` // of an agent, as it says; they are not in stdout
 	Stderr   string           `json:"stderr"`
 	Dropped  int64            `json:"dropped,omitempty"` // bytes of both beyond the limit
 	Denials  []sandbox.Denial `json:"denials,omitempty"`
@@ -48,6 +54,9 @@ func (s *streams) launchJSON(ctx context.Context, o launch.Options, spec sandbox
 	limit := spec.Bounds().Output
 	if limit == sandbox.Unlimited {
 		limit = maxJSONOutput
+		if s.steps != nil {
+			limit = maxTranscript
+		}
 	}
 	var out, said bytes.Buffer
 	dropped, err := s.pipe(r, &out, &said, limit)
@@ -60,6 +69,9 @@ func (s *streams) launchJSON(ctx context.Context, o launch.Options, spec sandbox
 	}
 	end.Status, end.Exit, end.Millis, end.Dropped = res.Status, res.Exit, res.Millis, dropped
 	end.Stdout, end.Stderr = out.String(), said.String()
+	if s.steps != nil {
+		end.Stdout, end.Steps = transcribed(out.String(), s.steps)
+	}
 	var begin beginning
 	if _, err := begin.Write(said.Bytes()); err != nil {
 		return 0, err
@@ -69,4 +81,17 @@ func (s *streams) launchJSON(ctx context.Context, o launch.Options, spec sandbox
 		end.Note = mediator.Ended(ctx, r.Spec, res.Ended)
 	}
 	return res.Status, s.line(end)
+}
+
+// transcribed is what an agent did, and what of its output does not say that.
+func transcribed(out string, read func([]byte) []external.Step) (rest string, steps []external.Step) {
+	var b strings.Builder
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "{") {
+			b.WriteString(line)
+			continue
+		}
+		steps = append(steps, read([]byte(strings.TrimSpace(line)))...)
+	}
+	return b.String(), steps
 }

@@ -118,6 +118,9 @@ func again(r session.Run) []string {
 	if i := slices.Index(args, "--detach"); i > 0 {
 		args = slices.Delete(args, i, i+1)
 	}
+	if i := slices.Index(args, "--fresh"); i > 0 {
+		args[i] = "--workspace=" + r.Workspace
+	}
 	for i, a := range args {
 		if rest, ok := strings.CutPrefix(a, "--resumes="); ok && rest != "" {
 			args = slices.Delete(args, i, i+1)

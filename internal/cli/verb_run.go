@@ -1,21 +1,23 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/agent/external"
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/paths"
 )
 
 // newRun is "ringfence run".
 func newRun(s *streams) *cobra.Command {
-	f := execFlags{verb: "run"}
-	g := guest{}
-	var detach bool
+	r := runVerb{s: s, f: execFlags{verb: "run"}}
 	c := &cobra.Command{
 		Use:   "run [flags] AGENT [ARGUMENT…], or -- CMD…",
 		Short: "Run an agent, or any command, in a box that it works in",
@@ -32,37 +34,121 @@ func newRun(s *streams) *cobra.Command {
 		Annotations: exits(boxStatuses()...),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() == 0 {
-				if g.named() {
-					return &exitError{code: codeUsage, err: errors.New("--servers and --tools-only are for an agent that is known"), hint: "name it in place of the command"}
-				}
-				if s.held == nil && (detach || s.atTerminal() && !s.json) {
-					return s.hold(c.Context(), "", s.args, detach)
-				}
-				return runBoxed(c.Context(), s, f, args)
+				return r.command(c, args)
 			}
-			var err error
-			if g.adapter, err = adapterOf(args[0]); err != nil {
-				return err
-			}
-			if !c.Flags().Changed("net") {
-				f.net = netPolicy
-			}
-			g.typed, f.guest = args[1:], &g
-			if s.held == nil && (detach || s.atTerminal() && !s.json && !g.adapter.OneShot(g.typed) && !g.adapter.Plain(g.typed)) {
-				return s.hold(c.Context(), "", s.args, detach)
-			}
-			return runBoxed(c.Context(), s, f, args[:1])
+			return r.agent(c, args[0], args[1:])
 		},
 	}
+	r.flags(c)
+	return c
+}
+
+// newStart is "ringfence start", which is run for who comes from a program where agents are
+// started.
+func newStart(s *streams) *cobra.Command {
+	r := runVerb{s: s, f: execFlags{verb: "run"}}
+	var name string
+	c := &cobra.Command{
+		Use:         "start --agent AGENT [flags] [-- ARGUMENT…]",
+		Short:       "Run an agent in a box, as \"run AGENT\" does",
+		Example:     "  ringfence start --agent claude\n  ringfence start --agent claude -- -p \"Why does the test fail?\"",
+		Args:        cobra.ArbitraryArgs,
+		Annotations: exits(boxStatuses()...),
+		RunE: func(c *cobra.Command, args []string) error {
+			if name == "" {
+				return &exitError{code: codeUsage, err: errors.New("start needs --agent"), hint: "\"ringfence agents list\" names those that are known"}
+			}
+			return r.agent(c, name, args)
+		},
+	}
+	r.flags(c)
+	c.Flags().StringVar(&name, "agent", "", "`AGENT` to run, as \"ringfence agents list\" names it")
+	return c
+}
+
+// A runVerb is what the person said of what is to be run.
+type runVerb struct {
+	s      *streams
+	f      execFlags
+	g      guest
+	detach bool
+	fresh  bool
+}
+
+// command runs any command.
+func (r *runVerb) command(c *cobra.Command, argv []string) error {
+	if r.g.named() {
+		return &exitError{code: codeUsage, err: errors.New("--servers, --tools-only and --continue are for an agent that is known"), hint: "name it in place of the command"}
+	}
+	return r.begin(c.Context(), argv, r.s.atTerminal() && !r.s.json)
+}
+
+// agent runs one that is known, with what the person typed for it.
+func (r *runVerb) agent(c *cobra.Command, name string, typed []string) error {
+	var err error
+	if r.g.adapter, err = adapterOf(name); err != nil {
+		return err
+	}
+	if !c.Flags().Changed("net") {
+		r.f.net = netPolicy
+	}
+	r.g.typed, r.f.guest = typed, &r.g
+	held := r.s.atTerminal() && !r.s.json && !r.g.adapter.OneShot(typed) && !r.g.adapter.Plain(typed)
+	if r.s.json && !held {
+		var told bool
+		if r.g.typed, told = r.g.adapter.Transcribed(typed); told {
+			r.s.steps = r.g.adapter.Steps
+		}
+	}
+	return r.begin(c.Context(), []string{name}, held)
+}
+
+// begin runs argv here, or has it held by a process of its own.
+func (r *runVerb) begin(ctx context.Context, argv []string, held bool) error {
+	if r.fresh && r.f.workspace != "" {
+		return &exitError{code: codeUsage, err: errors.New("--fresh makes a workspace, and --workspace names one"), hint: "leave one of them out"}
+	}
+	if r.s.held == nil && (r.detach || held) {
+		return r.s.hold(ctx, "", r.s.args, r.detach)
+	}
+	if r.fresh {
+		dir, err := freshWorkspace(time.Now())
+		if err != nil {
+			return err
+		}
+		r.s.say("a fresh workspace: %s", dir)
+		r.f.workspace = dir
+	}
+	return runBoxed(ctx, r.s, r.f, argv)
+}
+
+// freshWorkspace makes an empty directory to work in, which stays.
+func freshWorkspace(now time.Time) (string, error) {
+	base, err := paths.FreshWorkspaces()
+	if err == nil {
+		err = os.MkdirAll(base, 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("making a workspace: %w", err)
+	}
+	dir, err := os.MkdirTemp(base, now.UTC().Format("20060102-150405-"))
+	if err != nil {
+		return "", fmt.Errorf("making a workspace: %w", err)
+	}
+	return dir, nil
+}
+
+func (r *runVerb) flags(c *cobra.Command) {
+	f, g := &r.f, &r.g
 	f.flags(c, sandbox.ProfileAgent)
 	c.Flags().SetInterspersed(false)
 	c.Flags().StringVar(&g.servers, "servers", "", "`FILE` that lists servers of MCP for an agent (default: those that \"mcp add\" has added)")
 	c.Flags().BoolVar(&g.toolsOnly, "tools-only", false, "the agent's own tools are off: it works by those of ringfence, and each call is decided by itself")
 	c.Flags().StringVar(&f.resumes, "resumes", "", "`SESSION` that this one goes on with, as \"ringfence sessions resume\" has it")
 	c.Flags().Lookup("resumes").Hidden = true
-	c.Flags().BoolVar(&detach, "detach", false, "do not stay: print the name of the session once it runs, for \"ringfence sessions attach\"")
+	c.Flags().BoolVar(&r.fresh, "fresh", false, "work in a new, empty directory in ~/ringfence-work")
+	c.Flags().BoolVar(&r.detach, "detach", false, "do not stay: print the name of the session once it runs, for \"ringfence sessions attach\"")
 	c.Flags().BoolVar(&g.last, "continue", false, "go on with the agent's last conversation in this workspace")
-	return c
 }
 
 // adapterOf is what is known of an agent.

@@ -4,6 +4,7 @@ package net_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -223,6 +224,38 @@ func TestRunTerminal(t *testing.T) {
 	s.press("C-c")
 	s.press("C-c")
 	s.shows("(ended)")
+}
+
+// TestRunJSON: an agent that works and ends says in JSON what it did, and may have a workspace
+// that was made for it.
+func TestRunJSON(t *testing.T) {
+	k := known[1]
+	p, m, at := agentPlace(t, k.agent, "echo made >made.txt")
+	close(m.seen)
+	mine := filepath.Join(p.Person, k.mine)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(mine), 0o700), os.WriteFile(mine, []byte(strings.ReplaceAll(k.text, "${AT}", at)), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := p.running(ctx, k.agent, at, "start", "--json", "--fresh", "--ask", "never", "--policy", p.policy, "--agent", "codex", "--", "exec", "--skip-git-repo-check", "Look around.").Output()
+	var said struct {
+		Status int
+		Steps  []struct{ Kind, Text, Tool string }
+	}
+	if err = errors.Join(err, json.Unmarshal(out, &said)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	kinds := ""
+	for _, s := range said.Steps {
+		kinds += s.Kind + " "
+	}
+	if said.Status != 0 || !strings.Contains(kinds, "call result") || !strings.Contains(string(out), "all done") {
+		t.Errorf("%s\n%s", kinds, out)
+	}
+	if made, err := filepath.Glob(filepath.Join(p.Person, "ringfence-work", "*", "made.txt")); err != nil || len(made) != 1 {
+		t.Errorf("made %q, %v", made, err)
+	}
 }
 
 // TestStart: the commands of docs/start.md, typed word for word, end in an agent that works

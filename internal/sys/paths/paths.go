@@ -158,6 +158,13 @@ func HolderSocket(home, session string) (string, error) {
 // AgentHomes returns the directory of the private homes of agents.
 func AgentHomes(home string) string { return filepath.Join(home, "homes") }
 
+// FreshWorkspaces returns where workspaces are made that nobody named: in the person's home, as
+// no box sees what is ours.
+func FreshWorkspaces() (string, error) {
+	user, err := UserHome()
+	return filepath.Join(user, "ringfence-work"), err
+}
+
 // SetupFile keeps what files of other programs were before "ringfence init" changed them.
 func SetupFile(home string) string { return filepath.Join(home, "init.json") }
 
