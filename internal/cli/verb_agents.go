@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/agent/external"
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/sys/paths"
 )
 
@@ -101,13 +105,17 @@ func versionOf(program string) string {
 type agentDiagnosis struct {
 	knownAgent
 	Reads   []string `json:"reads,omitempty"` // beyond what every box sees
-	Key     string   `json:"key"`             // "environment", "" for none
+	Key     string   `json:"key"`             // "environment" or "vault", "" for none
 	Needs   []string `json:"needs,omitempty"` // variables that hold one
 	Keeps   []string `json:"keeps,omitempty"` // what is taken over of the person's settings
 	Quiet   []string `json:"quiet,omitempty"` // hosts that it does not reach
 	Home    string   `json:"home"`            // where its private homes are
 	Good    bool     `json:"good"`
 	Missing []string `json:"missing,omitempty"`
+	Tested  string   `json:"tested,omitempty"` // the version that is known
+	Quirks  []string `json:"quirks,omitempty"`
+
+	Exits map[string]string `json:"exits,omitempty"` // what its exit statuses mean
 }
 
 func newAgentsDoctor(s *streams) *cobra.Command {
@@ -116,12 +124,12 @@ func newAgentsDoctor(s *streams) *cobra.Command {
 		Short:       "Find out what an agent needs, and whether it is there",
 		Args:        cobra.ExactArgs(1),
 		Annotations: exits(status{codeFailed, "something that it needs is missing"}),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			a, err := adapterOf(args[0])
 			if err != nil {
 				return err
 			}
-			d, err := examineAgent(a)
+			d, err := examineAgent(c.Context(), a)
 			if err != nil {
 				return err
 			}
@@ -136,7 +144,7 @@ func newAgentsDoctor(s *streams) *cobra.Command {
 	}
 }
 
-func examineAgent(a external.Adapter) (agentDiagnosis, error) {
+func examineAgent(ctx context.Context, a external.Adapter) (agentDiagnosis, error) {
 	person, err := paths.UserHome()
 	if err != nil {
 		return agentDiagnosis{}, err
@@ -150,7 +158,7 @@ func examineAgent(a external.Adapter) (agentDiagnosis, error) {
 		return agentDiagnosis{}, err
 	}
 	look := lookAround(person)
-	d := agentDiagnosis{knownAgent: knownOf(a, look), Quiet: a.Quiet, Home: filepath.Join(paths.AgentHomes(own), a.Name)}
+	d := agentDiagnosis{knownAgent: knownOf(a, look), Tested: a.Tested, Quirks: a.Quirks, Exits: a.Exits, Quiet: a.Quiet, Home: filepath.Join(paths.AgentHomes(own), a.Name)}
 	if p, err := a.Find(look); err == nil {
 		d.Reads = p.ReadOnly
 	} else {
@@ -174,8 +182,29 @@ func examineAgent(a external.Adapter) (agentDiagnosis, error) {
 			d.Key = "environment"
 		}
 	}
+	if d.Key == "" {
+		if d.Key, err = keptKey(ctx, a.Provider); err != nil {
+			d.Missing = append(d.Missing, err.Error())
+		}
+	}
 	d.Good = len(d.Missing) == 0
 	return d, nil
+}
+
+// keptKey is "vault" if a key of that name is kept there, else "".
+func keptKey(ctx context.Context, name string) (string, error) {
+	where := ""
+	err := with(ctx, connect, func(e *api.Client) error {
+		l, err := e.Secrets(ctx)
+		if slices.ContainsFunc(l.Secrets, func(i api.SecretInfo) bool { return i.Name == name }) {
+			where = "vault"
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("looking for a key in the vault: %w", err)
+	}
+	return where, nil
 }
 
 func (d agentDiagnosis) text() string {
@@ -187,10 +216,13 @@ func (d agentDiagnosis) text() string {
 	}
 	line("agent", d.Title)
 	line("program", strings.TrimSpace(d.Program+" "+d.Version))
+	if d.Version != "" && d.Version != d.Tested {
+		line("tested", d.Tested+", which is another version")
+	}
 	line("reads", strings.Join(d.Reads, ", "))
 	key := d.Key
 	if key == "" {
-		key = fmt.Sprintf("none in the environment: set %s, or keep one with \"ringfence secret set\"", strings.Join(d.Needs, " or "))
+		key = fmt.Sprintf("none in the environment or the vault: set %s, or keep one with \"ringfence secret set\"", strings.Join(d.Needs, " or "))
 	}
 	line("key", key)
 	for _, k := range d.Keeps {
@@ -198,6 +230,12 @@ func (d agentDiagnosis) text() string {
 	}
 	line("refused", strings.Join(d.Quiet, ", "))
 	line("homes", d.Home)
+	for _, status := range slices.Sorted(maps.Keys(d.Exits)) {
+		line("exit "+status, d.Exits[status])
+	}
+	for _, q := range d.Quirks {
+		line("note", q)
+	}
 	for _, m := range d.Missing {
 		line("missing", m)
 	}
