@@ -71,6 +71,7 @@ var groups = []group{
 	{"held", heldMemory},
 	{"cold", coldRow},
 	{"boxes", boxes},
+	{"agents", agents},
 	{"egress", ways},
 }
 
