@@ -57,6 +57,7 @@ type initChange struct {
 	Diff    string `json:"diff"`
 
 	setups []external.Setup
+	fresh  []byte // what the file holds where there was none; for files that are ours
 	undo   bool
 	back   *initRecord // what it was, where it can be put back as it was
 }
@@ -92,8 +93,11 @@ func runInit(s *streams, f initFlags, names []string) error {
 	}
 	var changes []initChange
 	var failed error
+	if !f.undo || len(names) == 0 { // others may need it still
+		changes, failed = changesOf(external.Editor{Name: "ringfence"}, f, records, ownServers(own))
+	}
 	for _, e := range editors {
-		next, err := changesOf(e, f, records)
+		next, err := changesOf(e, f, records, nil)
 		failed = errors.Join(failed, err)
 		changes = append(changes, next...)
 	}
@@ -177,9 +181,23 @@ func editorsHere(names []string) ([]external.Editor, error) {
 	return here, nil
 }
 
-// changesOf is what becomes of the files of e, those alone that change.
-func changesOf(e external.Editor, f initFlags, records []initRecord) ([]initChange, error) {
-	var all []initChange
+// firstServers are the servers that programs have before any was added.
+const firstServers = `{
+  "mcpServers": {
+    "filesystem": {"ringfence": {"builtin": "filesystem"}},
+    "git": {"ringfence": {"builtin": "git"}}
+  }
+}
+`
+
+// ownServers is the list of servers that "ringfence mcp" has in front of it: without one it
+// does not start.
+func ownServers(own string) []initChange {
+	return []initChange{{Program: "ringfence", File: paths.ServersFile(own), fresh: []byte(firstServers)}}
+}
+
+// changesOf is what becomes of all, and of the files of e, those alone that change.
+func changesOf(e external.Editor, f initFlags, records []initRecord, all []initChange) ([]initChange, error) {
 	for _, setup := range e.Changes {
 		if setup.Hooks && !f.hooks && !f.undo {
 			continue // an agent goes on where a hook cannot be started
@@ -187,13 +205,14 @@ func changesOf(e external.Editor, f initFlags, records []initRecord) ([]initChan
 		i := slices.IndexFunc(all, func(c initChange) bool { return c.File == setup.File })
 		if i < 0 {
 			i = len(all)
-			all = append(all, initChange{Program: e.Name, File: setup.File, undo: f.undo})
+			all = append(all, initChange{Program: e.Name, File: setup.File})
 		}
 		all[i].setups = append(all[i].setups, setup)
 	}
 	var failed error
 	changed := all[:0]
 	for _, c := range all {
+		c.undo = f.undo
 		at := slices.IndexFunc(records, func(r initRecord) bool { return r.File == c.File })
 		if at >= 0 {
 			c.back = &records[at]
@@ -225,7 +244,9 @@ func (c initChange) result(before []byte) (after []byte, remains bool, err error
 	if c.undo && c.back != nil && sumOf(before) == c.back.After {
 		return c.back.Before, c.back.Existed, nil
 	}
-	after = before
+	if after = before; c.fresh != nil && !c.undo && len(before) == 0 {
+		after = c.fresh
+	}
 	for _, s := range c.setups {
 		if c.undo {
 			after, err = s.Remove(after)

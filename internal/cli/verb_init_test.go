@@ -81,7 +81,7 @@ func TestInit(t *testing.T) {
 	}
 	initRun(t, codeDone, "--undo", "--yes")
 	unchanged()
-	for _, made := range []string{".claude/settings.json", ".codex/hooks.json"} {
+	for _, made := range []string{".claude/settings.json", ".codex/hooks.json", "own/servers.json"} {
 		if _, err := os.Stat(filepath.Join(home, made)); err == nil {
 			t.Errorf("%s stays", made)
 		}
