@@ -89,6 +89,7 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 		use, short, past = "approve ID", "Say yes to exactly what is shown, once", "Approved.\n"
 	}
 	var all bool
+	var message string
 	c := &cobra.Command{
 		Use:         use,
 		Short:       short,
@@ -103,7 +104,7 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 				if !s.json {
 					fmt.Fprint(s.err, printable(q.Text))
 				}
-				choice := api.Choice{Yes: yes} // the oldest call alone: more may have come since the person looked
+				choice := api.Choice{Yes: yes, Message: message} // the oldest call alone: more may have come since the person looked
 				if all {
 					choice.Mark = q.Mark
 				}
@@ -128,6 +129,8 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 	}
 	if yes {
 		c.Flags().BoolVar(&all, "all", false, "approve every identical call that waits now, not the oldest alone")
+	} else {
+		c.Flags().StringVarP(&message, "message", "m", "", "tell the agent `TEXT`, such as what to do instead (at most 1000 bytes)")
 	}
 	return c
 }

@@ -44,6 +44,9 @@ func (f deskFace) Ask(ctx context.Context, q gate.Question) (gate.Answer, error)
 	}
 	for _, v := range a.Votes {
 		out.By = append(out.By, voter(v))
+		if !out.Approved && !v.Yes {
+			out.Message = v.Message
+		}
 	}
 	if a.SelfNotExcluded {
 		out.Note = "self-approval not excluded"
@@ -119,7 +122,7 @@ func (e *Engine) Question(_ context.Context, c api.Caller, id string) (api.Quest
 // tried who may not is on record.
 func (e *Engine) AnswerQuestion(ctx context.Context, c api.Caller, id string, choice api.Choice) error {
 	q, _ := e.desk.Get(id) // the answer says if there is none
-	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark})
+	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark, Message: choice.Message})
 	switch {
 	case errors.Is(err, desk.ErrGone):
 		return api.Errorf(api.CodeNotFound, "%v", err)

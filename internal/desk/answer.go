@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Answer takes one person's choice on the question id.
@@ -14,7 +15,10 @@ import (
 // whose role the person holds, on the calls that [Choice.Mark] names. A call is
 // approved when each clause has its quorum.
 //
-// Errors: ErrGone, ErrSelf, ErrRole, ErrTwice. With an error nothing was
+// A no with a message is taken only from whom a yes would not be refused as that of the
+// asker: a message passes for the person's word, and nobody may give it to himself.
+//
+// Errors: ErrGone, ErrSelf, ErrRole, ErrTwice, ErrMessage. With an error nothing was
 // counted.
 func (d *Desk) Answer(id string, who Identity, choice Choice) error {
 	d.mu.Lock()
@@ -27,14 +31,53 @@ func (d *Desk) Answer(id string, who Identity, choice Choice) error {
 		return fmt.Errorf("answering: %w: %q", ErrGone, Visible(id, 64)) // as if it were not there
 	}
 	now := d.opts.Now()
+	if err := choice.bounded(); err != nil {
+		return fmt.Errorf("answering %s: %w", id, err)
+	}
 	if !choice.Yes {
-		d.refuse(e, Vote{By: who, At: now})
+		v := Vote{By: who, At: now}
+		if choice.Message != "" {
+			unsure, err := e.apart(who)
+			if err != nil {
+				return fmt.Errorf("answering %s with a message: %w", id, err)
+			}
+			v.SelfNotExcluded, v.Message = unsure, Visible(choice.Message, 4*MaxMessage)
+		}
+		d.refuse(e, v)
 		return nil
 	}
 	if err := d.approve(e, who, choice.Mark, now); err != nil {
 		return fmt.Errorf("answering %s: %w", id, err)
 	}
 	return nil
+}
+
+// bounded says what is wrong with the message of a choice.
+func (c Choice) bounded() error {
+	switch {
+	case c.Message == "":
+		return nil
+	case c.Yes:
+		return fmt.Errorf("%w: only a no has one", ErrMessage)
+	case len(c.Message) > MaxMessage:
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrMessage, len(c.Message), MaxMessage)
+	case !utf8.ValidString(c.Message):
+		return fmt.Errorf("%w: not UTF-8", ErrMessage)
+	}
+	return nil
+}
+
+// apart returns ErrSelf if who waits on e himself, and whether that is unsure. The lock
+// is held.
+func (e *entry) apart(who Identity) (unsure bool, err error) {
+	for _, c := range e.calls {
+		self, doubt := isSelf(c, who)
+		if self {
+			return false, ErrSelf
+		}
+		unsure = unsure || doubt
+	}
+	return unsure, nil
 }
 
 // refuse ends e with a no for every call. The lock is held.

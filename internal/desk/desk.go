@@ -54,6 +54,8 @@ var (
 	ErrSelf = errors.New("whoever asks cannot approve: answer from another terminal")
 	// ErrRole says that no clause shown accepts this person.
 	ErrRole = errors.New("this person has none of the roles that must approve")
+	// ErrMessage says that a choice has a message that it cannot have.
+	ErrMessage = errors.New("this answer cannot have that message")
 	// ErrTwice says that this person has already said yes to these calls.
 	ErrTwice = errors.New("this person has already approved, and counts once, from whatever terminal: people are users of this machine")
 	// ErrToken says that a token is forged, foreign, used up or made for

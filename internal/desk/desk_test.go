@@ -143,6 +143,44 @@ func TestSelf(t *testing.T) {
 	}
 }
 
+// TestMessage: a no says why, to the call that waits, and the asker cannot put words
+// into anybody's mouth.
+func TestMessage(t *testing.T) {
+	neighbour := agent
+	neighbour.PID++
+	for name, c := range map[string]struct {
+		who  Identity
+		say  Choice
+		err  error
+		want string
+	}{
+		"plain":         {alice, Choice{Message: "push to a branch"}, nil, "push to a branch"},
+		"controls":      {alice, Choice{Message: "a\n\x1b[2J\u202eb"}, nil, `a␊␛[2J\u{202e}b`},
+		"as long as is": {alice, Choice{Message: strings.Repeat("\x07", MaxMessage)}, nil, strings.Repeat("␇", MaxMessage)},
+		"of the asker":  {neighbour, Choice{Message: "approved by admin"}, ErrSelf, ""},
+		"no words":      {neighbour, Choice{}, nil, ""},
+		"with a yes":    {alice, Choice{Yes: true, Message: "go on"}, ErrMessage, ""},
+		"too long":      {alice, Choice{Message: strings.Repeat("x", MaxMessage+1)}, ErrMessage, ""},
+		"not UTF-8":     {alice, Choice{Message: "\xff"}, ErrMessage, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := New(Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ch := start(ctx, d, ask(1))
+			if err := d.Answer(d.List()[0].ID, c.who, c.say); !errors.Is(err, c.err) || (err == nil) == pending(ch) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if c.err != nil {
+				return
+			}
+			if a := <-ch; a.Approved || a.Votes[0].Message != c.want {
+				t.Errorf("%s: %+v", name, a)
+			}
+		})
+	}
+}
+
 func TestQuorum(t *testing.T) {
 	two := []Clause{{ID: "c1", Count: 2, Role: "owner"}}
 	mixed := []Clause{{ID: "c1", Role: "owner"}, {ID: "c2", Role: "security"}, {ID: "c3"}}

@@ -89,12 +89,18 @@ type Question struct {
 	Mark        uint64    `json:"mark"`     // set by the desk: names exactly these calls, for [Choice.Mark]
 }
 
+// MaxMessage is how long a message to the client that waits may be, in bytes.
+const MaxMessage = 1000
+
 // A Choice is what a person answers. The zero Choice is a no.
 type Choice struct {
 	Yes bool `json:"yes"`
 	// Mark is the Mark of the question as it was shown: a yes covers the calls
 	// that were waiting then and no later one. 0 covers the oldest call alone.
 	Mark uint64 `json:"mark,omitempty"`
+	// Message is what whoever says no tells the client that waits: UTF-8, at most
+	// [MaxMessage] bytes. With a yes it is an error.
+	Message string `json:"message,omitempty"`
 }
 
 // A Vote is one person's answer as it was taken.
@@ -104,6 +110,7 @@ type Vote struct {
 	At              time.Time `json:"at"`
 	Clauses         []string  `json:"clauses,omitempty"` // the clauses that this yes counts for
 	SelfNotExcluded bool      `json:"self_not_excluded,omitempty"`
+	Message         string    `json:"message,omitempty"` // of a no; as [Visible] shows it
 }
 
 // An Answer is what became of one call that waited. The zero Answer denies.

@@ -62,6 +62,9 @@ func (d *draft) unanswered(a Answer) *refusal {
 		no.code = act.CodeNoAnswer
 		no.reason = d.judged.Reason + " A person was asked; there was no answer in time."
 	}
+	if a.Code == act.CodeRefused && a.Message != "" {
+		no.reason += " That person tells you: " + a.Message
+	}
 	if a.Note != "" {
 		no.reason += " (" + a.Note + ")"
 	}

@@ -170,5 +170,6 @@ type Answer struct {
 	Code     act.Code // why not: refused or no-answer
 	By       []string // who answered, as the kernel identifies them
 	Note     string   // "self-approval not excluded"
+	Message  string   // of who said no, to the agent: one line without controls
 	Token    string   // consumed before the ticket allows; never recorded
 }

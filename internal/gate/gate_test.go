@@ -50,6 +50,10 @@ func TestRefusals(t *testing.T) {
 		{"nobody to ask", func(b *bench) { b.run.Policy = asks("c1"); b.o.Desk = nil }, read("a"), act.CodeNoAnswer, "Nobody can be asked"},
 		{"never ask", func(b *bench) { b.run.Policy = asks("c1"); b.run.Ask.Never = true }, read("a"), act.CodeNoAnswer, "Nobody can be asked"},
 		{"a no", func(b *bench) { b.run.Policy = asks("c1"); b.people.answer = Answer{Code: act.CodeRefused} }, read("a"), act.CodeRefused, "said no"},
+		{"a no with a message", func(b *bench) {
+			b.run.Policy = asks("c1")
+			b.people.answer = Answer{Code: act.CodeRefused, Message: "use b"}
+		}, read("a"), act.CodeRefused, "said no. That person tells you: use b"},
 		{"no answer", func(b *bench) { b.run.Policy = asks("c1"); b.people.answer = Answer{Note: "busy"} }, read("a"), act.CodeNoAnswer, "(busy)"},
 		{"desk fails", func(b *bench) { b.run.Policy = asks("c1"); b.people.err = errFull }, read("a"), act.CodeNoAnswer, "disk full"},
 		{"not asked", func(b *bench) {

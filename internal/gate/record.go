@@ -58,6 +58,7 @@ type answerEntry struct {
 	Code     act.Code `json:"code,omitempty"`
 	By       []string `json:"by,omitempty"`
 	Note     string   `json:"note,omitempty"`
+	Message  string   `json:"message,omitempty"`
 }
 
 type decisionEntry struct {
@@ -100,7 +101,7 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 	}
 	if a := d.answer; a != nil {
 		entries = append(entries, entry(d, EntryAnswer, answerEntry{
-			Question: a.ID, Approved: a.Approved, Code: a.Code, By: a.By, Note: a.Note,
+			Question: a.ID, Approved: a.Approved, Code: a.Code, By: a.By, Note: a.Note, Message: g.clean(a.Message),
 		}))
 		durable, now = true, true
 	}

@@ -320,7 +320,7 @@ func TestCalls(t *testing.T) {
 		_, err = c.Question(ctx, "q9")
 		check("no question", errors.Is(err, ErrNotFound) && strings.Contains(err.Error(), "looking"), nil)
 		err = c.Answer(ctx, "q1", Choice{Yes: true, Mark: 7})
-		check("answer", w.engine.answered["q1"] == Choice{true, 7}, err)
+		check("answer", w.engine.answered["q1"] == Choice{Yes: true, Mark: 7}, err)
 		ps, err := c.ToolsList(ctx, ToolQuery{Server: "fs"})
 		check("tools", ps[0].Server == "fs" && ps[0].Status == "proposed", err)
 		ps, err = c.ToolsReview(ctx, ToolQuery{Server: "fs"})

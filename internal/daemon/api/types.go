@@ -150,6 +150,9 @@ type QuestionClause struct {
 type Choice struct {
 	Yes  bool   `json:"yes"`
 	Mark uint64 `json:"mark,omitempty"` // Question.Mark as it was shown; 0 is the oldest call alone
+	// Message is of a no, for the agent: UTF-8, at most 1000 bytes. It is shown to it on
+	// one line, without controls. Whoever waits may not give one.
+	Message string `json:"message,omitempty"`
 }
 
 // A QuestionEvent is one change at the desk. Kind is "asked", "changed",
