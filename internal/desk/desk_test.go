@@ -143,9 +143,9 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestMessage: a no says why, to the call that waits, and the asker cannot put words
+// TestAP01Message: a no says why, to the call that waits, and the asker cannot put words
 // into anybody's mouth.
-func TestMessage(t *testing.T) {
+func TestAP01Message(t *testing.T) {
 	neighbour := agent
 	neighbour.PID++
 	for name, c := range map[string]struct {
