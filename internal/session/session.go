@@ -11,6 +11,7 @@
 //	S2  A ticket is opened once and taken once; what is taken is gone, so no
 //	    outcome is recorded twice.
 //	S3  After End nothing can be opened, so nothing more can run.
+//	S4  What a person allowed for the session ends with it, and with the engine.
 //
 // Lock order: a Session has one lock and calls nothing while it holds it.
 package session
@@ -38,6 +39,7 @@ type Session struct {
 	labels []act.Label
 	open   map[string]Open
 	grants []string
+	scopes []Scope
 }
 
 // An Open is a ticket that allowed and whose outcome has not come in.
