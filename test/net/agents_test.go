@@ -71,6 +71,11 @@ func apart(t *testing.T) string {
 	return dir
 }
 
+// working is what the policy allows an agent.
+func working(a agent) []string {
+	return []string{"The agent may do anything in the workspace.", "The agent may run any command.", "The agent may read any file.", "The agent may use the models " + a.provider + "/*."}
+}
+
 // agentPlace is a place whose models are at a server of its own, and what the policy allows
 // there.
 func agentPlace(t *testing.T, a agent, command string) (*place, *model, string) {
@@ -94,7 +99,7 @@ func agentPlace(t *testing.T, a agent, command string) (*place, *model, string) 
 		err = os.WriteFile(filepath.Join(p.Own, "config.json"), config, 0o600)
 	}
 	if err == nil {
-		p.policy, err = p.Policy(t.Context(), "The agent may do anything in the workspace.", "The agent may run any command.", "The agent may read any file.", "The agent may use the models "+a.provider+"/*.")
+		p.policy, err = p.Policy(t.Context(), working(a)...)
 	}
 	if err != nil {
 		t.Fatal(err)
