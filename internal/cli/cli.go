@@ -142,6 +142,7 @@ func newRoot(s *streams) *cobra.Command {
 		newAgents(s),
 		newSessions(s),
 		newHold(s),
+		newHook(s),
 		newExec(s),
 		newReview(s),
 		newDoctor(s),

@@ -19,12 +19,14 @@ import (
 	"ringfence/internal/act/loan"
 	"ringfence/internal/agent/external"
 	"ringfence/internal/agent/home"
+	"ringfence/internal/agent/hooks"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/egress/bridge"
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/listen"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
 )
 
 // A guest is an agent that is known, on its way into a box: its program, its private home,
@@ -43,12 +45,21 @@ type guest struct {
 	program external.Program
 	list    []mediator.Server
 	boxes   mediator.Boxes
+	hooked  bool   // its hooks ask us
+	self    string // our program, which its hooks run
 	comes   chan net.Listener
 	end     func() error
 }
 
 // named reports whether a flag was given that is for agents only.
 func (g *guest) named() bool { return g.servers != "" || g.toolsOnly || g.last }
+
+// asked reports whether the agent's hooks are to ask us about each use of its own tools: where
+// a policy was named. The default one asks a person about every command, and he has said yes to
+// the box with all that runs in it.
+func (g *guest) asked(policy string) bool {
+	return policy != "" && !g.toolsOnly && !g.adapter.Plain(g.typed) && slices.Contains(hooks.Agents(), g.adapter.Name)
+}
 
 // moveIn is s for the agent: its program, what that needs to be seen, its environment and
 // home. The arguments come when what they name is known.
@@ -78,6 +89,12 @@ func (g *guest) moveIn(s sandbox.Spec, env named) (sandbox.Spec, error) {
 	s.Argv = []string{g.program.Path}
 	s.ReadOnly = append(s.ReadOnly, g.program.ReadOnly...)
 	s.Home = sandbox.Home{Path: g.person, From: g.home.Dir}
+	if g.hooked {
+		if g.self, err = proc.Executable(); err != nil {
+			return s, err
+		}
+		s.ReadOnly = append(s.ReadOnly, g.self)
+	}
 	s.Env = g.environment(s.Env, env)
 	return s, nil
 }
@@ -188,6 +205,9 @@ func (g *guest) opens(ctx context.Context, s *streams, f execFlags, r api.OpenRe
 		return r, err
 	}
 	r.Principal, r.Servers = open.Principal, open.Servers
+	if g.hooked {
+		r.Servers = append(r.Servers, agentTools(r.Workspace))
+	}
 	if g.servers != "" {
 		r.Lists, r.Sums = open.Lists, sums
 	}
@@ -239,6 +259,10 @@ func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, sess
 	if g.last {
 		v.ID = "last"
 	}
+	if g.hooked {
+		v.Hook = "'" + strings.ReplaceAll(g.self, "'", `'\''`) + "' hook"
+		spec.Env = append(spec.Env, envHookURL+"=http://127.0.0.1:"+strconv.Itoa(bridge.ToolsPort)+hooks.Path, envHookToken+"="+g.token)
+	}
 	notes, err := g.home.Settle(g.adapter, g.person, v, g.toolsOnly)
 	if err != nil {
 		return spec, err
@@ -286,6 +310,9 @@ func (g *guest) serve(ctx context.Context, s *streams, client *api.Client, sessi
 		}
 		port := strconv.Itoa(bridge.ToolsPort)
 		o := listen.Options{Token: g.token, Hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, Log: log}
+		if g.hooked {
+			o.Beside = hooks.NewHandler(session)
+		}
 		done <- m.Serve(running, func(ctx context.Context) error { return listen.New(m, o).Serve(ctx, l) })
 	}()
 	g.end = func() error {

@@ -93,6 +93,7 @@ func (r *runVerb) agent(c *cobra.Command, name string, typed []string) error {
 		r.f.net = netPolicy
 	}
 	r.g.typed, r.f.guest = typed, &r.g
+	r.g.hooked = r.g.asked(r.f.policy)
 	held := r.s.atTerminal() && !r.s.json && !r.g.adapter.OneShot(typed) && !r.g.adapter.Plain(typed)
 	if r.s.json && !held {
 		var told bool

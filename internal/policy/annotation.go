@@ -90,7 +90,10 @@ type Arg struct {
 	Tree     bool   `json:"tree,omitempty"`     // the effect reaches everything beneath
 	Real     bool   `json:"real,omitempty"`     // dispatch the resolved value in place of the given one
 	Bool     bool   `json:"bool,omitempty"`     // must be a JSON boolean
-	Enum     []any  `json:"enum,omitempty"`     // must be one of these
+	// Shell, of RoleCommand, says that a shell is given the line as it is: what of it cannot
+	// be resolved beforehand counts as running that shell, in place of being refused.
+	Shell bool  `json:"shell,omitempty"`
+	Enum  []any `json:"enum,omitempty"` // must be one of these
 }
 
 // A When is a condition on the arguments of the call, as given.

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -43,6 +44,10 @@ func (r *resolver) command(t *target) (subject, error) {
 	}
 	if t.pointer == r.args.leaves[t.leaves[0]].pointer {
 		line, err := r.view.commandLine(r.given(t), dir)
+		var unresolved *Error
+		if t.arg.Shell && errors.As(err, &unresolved) && !unresolved.NotFound {
+			line, err = r.view.wholeLine(r.given(t), dir)
+		}
 		return commandSubject{line.effects, line.rewritten()}, err
 	}
 	argv := make([]string, len(t.leaves))
@@ -69,6 +74,24 @@ func (v View) argv(argv []string, dir string) ([]act.Effect, error) {
 func (v View) commandLine(line, dir string) (*commands, error) {
 	c := &commands{view: v, dir: dir, line: line}
 	return c, c.parse(line)
+}
+
+// wholeLine is a line that a shell runs and nobody can resolve: running that shell is the
+// effect. What in it names our own state or credentials is read by it.
+func (v View) wholeLine(line, dir string) (*commands, error) {
+	c := &commands{view: v, dir: dir, opaque: true}
+	if len(line) > maxLine || strings.IndexByte(line, 0) >= 0 {
+		return c, bad("put it in a script", "is longer than %d bytes, or holds a NUL", maxLine)
+	}
+	sh, err := v.program("sh", dir)
+	if err != nil {
+		return c, err
+	}
+	if err := c.execute(sh, []string{"sh", "-c", line}); err != nil {
+		return c, err
+	}
+	c.named(strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`$(){};&|<>", r) }))
+	return c, nil
 }
 
 // commands collects the effects of a command line.

@@ -75,6 +75,10 @@ type Options struct {
 	// a Unix socket Host is not looked at, and no Origin is right.
 	Hosts []string
 
+	// Beside answers clients at every other path than [Path], after the same checks; nil for
+	// nobody.
+	Beside http.Handler
+
 	Log *slog.Logger // for people; nil drops it
 
 	Idle  time.Duration // until a session ends that nobody uses: 30 min
@@ -192,7 +196,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		turnAway(w, http.StatusServiceUnavailable, "too many connections at once")
 		return
 	}
-	if r.URL.Path != Path {
+	if r.URL.Path != Path && h.o.Beside == nil {
 		refuse(w, http.StatusNotFound, "MCP is at "+Path)
 		return
 	}
@@ -201,6 +205,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.leave(who)
+	if r.URL.Path != Path {
+		h.o.Beside.ServeHTTP(w, r)
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r, who)

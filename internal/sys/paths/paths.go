@@ -155,6 +155,9 @@ func HolderSocket(home, session string) (string, error) {
 	return filepath.Join(filepath.Dir(engine), session+".sock"), nil
 }
 
+// Hooks returns the directory of what is kept for hooks of agents.
+func Hooks(home string) string { return filepath.Join(home, "hooks") }
+
 // AgentHomes returns the directory of the private homes of agents.
 func AgentHomes(home string) string { return filepath.Join(home, "homes") }
 

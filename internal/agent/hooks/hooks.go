@@ -1,0 +1,314 @@
+// Package hooks turns what agents ask before they use a tool of their own into requests, and
+// verdicts into the answers that each of them understands.
+//
+// It is a transport, beside package mediator: it decides nothing and reaches no policy. An
+// agent that does not ask is not held by it; the box is what holds. It opens no connection.
+//
+// Invariants:
+//
+//	K1  A tool that is not known is asked about as such, and never passes for another.
+//	K2  What cannot be read is a denial.
+//	K3  Of the arguments, what names a resource is what is decided; the rest goes on record
+//	    as it is, and counts for nothing.
+package hooks
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringfence/internal/act"
+	"ringfence/internal/act/strictjson"
+)
+
+// Server is the name under which tools of agents are known to a session, and by which its
+// annotations are: "agent.shell".
+const Server = "agent"
+
+// definitions is the list of tools that every use is turned into, as MCP has it.
+//
+//go:embed tools.json
+var definitions []byte
+
+// maxInput bounds what an agent says of one use, in bytes.
+const maxInput = 4 << 20
+
+// A Use is one use of a tool that an agent is about to make.
+type Use struct {
+	Agent   string // as in Agents
+	Session string // its own name of the conversation; "" if it says none
+	Dir     string // that it works in; "" if it says none
+	Name    string // of the tool, as the agent calls it
+	Own     bool   // it is a tool of our own server, which decides by itself
+
+	tool string // of ours
+	args map[string]any
+}
+
+// Agents returns the agents whose hooks are understood, by name.
+func Agents() []string { return []string{"claude", "codex", "cursor", "gemini"} }
+
+// input is what agents say. Cursor says it in its own members.
+type input struct {
+	Session      string          `json:"session_id"`
+	Conversation string          `json:"conversation_id"`
+	Dir          string          `json:"cwd"`
+	Roots        []string        `json:"workspace_roots"`
+	Event        string          `json:"hook_event_name"`
+	Tool         string          `json:"tool_name"`
+	Input        json.RawMessage `json:"tool_input"`
+	Command      string          `json:"command"`
+	File         string          `json:"file_path"`
+}
+
+// ErrNoTool says that what an agent told is no use of a tool: nothing is to be decided.
+var ErrNoTool = errors.New("no use of a tool")
+
+// Parse reads what an agent says of a use. Other events are [ErrNoTool].
+func Parse(agent string, data []byte) (Use, error) {
+	if !slices.Contains(Agents(), agent) {
+		return Use{}, fmt.Errorf("hooks of %q are not known; those of %s are", agent, strings.Join(Agents(), ", "))
+	}
+	if err := strictjson.CheckLimits(data, strictjson.Limits{Size: maxInput}); err != nil {
+		return Use{}, fmt.Errorf("reading what %s says: %w", agent, err)
+	}
+	var in input
+	if err := json.Unmarshal(data, &in); err != nil {
+		return Use{}, fmt.Errorf("reading what %s says: %w", agent, err)
+	}
+	u := Use{Agent: agent, Session: in.Session, Dir: in.Dir, Name: in.Tool}
+	switch {
+	case agent == "cursor":
+		u.Session = in.Conversation
+		if u.Dir == "" && len(in.Roots) > 0 {
+			u.Dir = in.Roots[0]
+		}
+		return u, u.cursor(in)
+	case in.Event != "PreToolUse" && in.Event != "BeforeTool":
+		return u, fmt.Errorf("%w: %s", ErrNoTool, in.Event)
+	case in.Tool == "":
+		return u, fmt.Errorf("reading what %s says: no tool is named", agent)
+	}
+	return u, u.of(in.Tool, in.Input)
+}
+
+func (u *Use) cursor(in input) error {
+	switch in.Event {
+	case "beforeShellExecution":
+		u.Name = "shell"
+		u.set("shell", map[string]any{"command": in.Command})
+	case "beforeReadFile":
+		u.Name = "read_file"
+		u.set("read", map[string]any{"path": in.File})
+	case "beforeMCPExecution":
+		u.mcp(in.Tool)
+		u.rest(in.Input)
+	default:
+		return fmt.Errorf("%w: %s", ErrNoTool, in.Event)
+	}
+	return nil
+}
+
+// A known tool is one of an agent's own: which of ours it is, and where its argument stands.
+type known struct {
+	tool string
+	args map[string]string // ours to theirs
+}
+
+// tools are those of all agents, which do not call different things by one name.
+var tools = map[string]known{
+	// Claude Code; Codex calls its shell so, too.
+	"Bash":         {"shell", map[string]string{"command": "command"}},
+	"Read":         {"read", map[string]string{"path": "file_path"}},
+	"NotebookRead": {"read", map[string]string{"path": "notebook_path"}},
+	"Write":        {"write", map[string]string{"writes": "file_path"}},
+	"Edit":         {"write", map[string]string{"writes": "file_path"}},
+	"MultiEdit":    {"write", map[string]string{"writes": "file_path"}},
+	"NotebookEdit": {"write", map[string]string{"writes": "notebook_path"}},
+	"Glob":         {"search", map[string]string{"path": "path"}},
+	"Grep":         {"search", map[string]string{"path": "path"}},
+	"LS":           {"search", map[string]string{"path": "path"}},
+	"WebFetch":     {"fetch", map[string]string{"url": "url"}},
+	"WebSearch":    {"remote", nil},
+
+	// What only plans, shows, or waits for what was decided.
+	"TodoWrite": {"plan", nil}, "TaskCreate": {"plan", nil}, "TaskUpdate": {"plan", nil}, "TaskList": {"plan", nil}, "TaskGet": {"plan", nil},
+	"TaskOutput": {"plan", nil}, "BashOutput": {"plan", nil}, "KillShell": {"plan", nil}, "TaskStop": {"plan", nil},
+	"EnterPlanMode": {"plan", nil}, "ExitPlanMode": {"plan", nil}, "AskUserQuestion": {"plan", nil}, "ToolSearch": {"plan", nil},
+	"Task": {"plan", nil}, "Agent": {"plan", nil}, "Skill": {"plan", nil}, "update_plan": {"plan", nil}, "write_todos": {"plan", nil},
+
+	// Codex.
+	"shell": {"shell", map[string]string{"command": "command", "cwd": "workdir"}}, "local_shell": {"shell", map[string]string{"command": "command", "cwd": "workdir"}},
+	"shell_command": {"shell", map[string]string{"command": "command", "cwd": "workdir"}}, "exec_command": {"shell", map[string]string{"command": "cmd", "cwd": "workdir"}},
+	"apply_patch": {"patch", map[string]string{"patch": "command"}},
+	"view_image":  {"read", map[string]string{"path": "path"}},
+
+	// Gemini CLI.
+	"run_shell_command":   {"shell", map[string]string{"command": "command", "cwd": "dir_path"}},
+	"read_file":           {"read", map[string]string{"path": "file_path"}},
+	"write_file":          {"write", map[string]string{"writes": "file_path"}},
+	"replace":             {"write", map[string]string{"writes": "file_path"}},
+	"list_directory":      {"search", map[string]string{"path": "dir_path"}},
+	"glob":                {"search", map[string]string{"path": "dir_path"}},
+	"search_file_content": {"search", map[string]string{"path": "dir_path"}}, "grep_search": {"search", map[string]string{"path": "dir_path"}},
+	"google_web_search": {"remote", nil}, "web_fetch": {"remote", nil},
+}
+
+// of turns a tool and what it is given into one of ours.
+func (u *Use) of(name string, raw json.RawMessage) error {
+	k, ok := tools[name]
+	if !ok {
+		u.mcp(name)
+		u.rest(raw)
+		return nil
+	}
+	var given map[string]any
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &given); err != nil {
+			return fmt.Errorf("reading what %s is given: %w", name, err)
+		}
+	}
+	args := map[string]any{}
+	for ours, theirs := range k.args {
+		value, there := given[theirs]
+		if !there {
+			continue
+		}
+		delete(given, theirs)
+		if ours == "writes" {
+			value = []any{value}
+		}
+		args[ours] = value
+	}
+	if k.tool == "patch" {
+		return u.patch(args["patch"])
+	}
+	u.set(k.tool, args)
+	if len(given) > 0 {
+		u.args["rest"] = given
+	}
+	return nil
+}
+
+// mcp is a tool of a server of MCP, "mcp__server__tool", or none that is known.
+func (u *Use) mcp(name string) {
+	u.Name = name
+	u.Own = strings.HasPrefix(name, "mcp__ringfence__") || strings.HasPrefix(name, "mcp_ringfence_")
+	u.set("other", map[string]any{})
+}
+
+func (u *Use) rest(raw json.RawMessage) {
+	var v any
+	if json.Unmarshal(raw, &v) == nil && v != nil {
+		u.args["rest"] = v
+	}
+}
+
+func (u *Use) set(tool string, args map[string]any) {
+	u.tool, u.args = tool, args
+	args["tool"] = u.Name
+	switch tool {
+	case "shell", "read", "search", "write":
+		if args["cwd"] == nil && u.Dir != "" {
+			args["cwd"] = u.Dir
+		}
+	}
+}
+
+// patch is what a patch in the form of Codex changes.
+func (u *Use) patch(text any) error {
+	if list, ok := text.([]any); ok && len(list) > 0 { // "apply_patch" and the patch
+		text = list[len(list)-1]
+	}
+	s, ok := text.(string)
+	if !ok {
+		return errors.New("reading a patch: it is no text")
+	}
+	writes, deletes := []any{}, []any{}
+	for line := range strings.Lines(s) {
+		line = strings.TrimRight(line, "\r\n")
+		for prefix, list := range map[string]*[]any{"*** Add File: ": &writes, "*** Update File: ": &writes, "*** Move to: ": &writes, "*** Delete File: ": &deletes} {
+			if path, ok := strings.CutPrefix(line, prefix); ok {
+				*list = append(*list, strings.TrimSpace(path))
+			}
+		}
+	}
+	if len(writes)+len(deletes) == 0 {
+		return errors.New("reading a patch: it names no file")
+	}
+	u.set("write", map[string]any{"writes": writes, "deletes": deletes})
+	return nil
+}
+
+// List tells a session which tools there are. It must come before the first Ask.
+func List(ctx context.Context, d act.Decider) error {
+	t, err := d.Decide(ctx, act.Request{Verb: act.VerbList, Tool: Server, Args: definitions})
+	if err == nil && t.Verdict == act.Allow {
+		_, err = d.Finish(ctx, t, act.Outcome{Body: definitions})
+	}
+	if err != nil {
+		return fmt.Errorf("telling which tools an agent has: %w", err)
+	}
+	return nil
+}
+
+// Ask has a use decided, by a session that has Server. What is allowed is on record as handed
+// to the agent; reason says why what is not, is not.
+func Ask(ctx context.Context, d act.Decider, u Use) (allowed bool, reason string, err error) {
+	raw, err := json.Marshal(u.args)
+	if err != nil {
+		return false, "", fmt.Errorf("asking about %s: %w", u.Name, err)
+	}
+	t, err := d.Decide(ctx, act.Request{Verb: act.VerbCall, Tool: Server + "." + u.tool, Args: raw})
+	if err != nil {
+		return false, "", fmt.Errorf("asking about %s: %w", u.Name, err)
+	}
+	if t.Verdict != act.Allow {
+		return false, t.Reason, nil
+	}
+	if _, err := d.Finish(ctx, t, act.Outcome{Body: handed}); err != nil {
+		return false, "", fmt.Errorf("asking about %s: %w", u.Name, err)
+	}
+	return true, "", nil
+}
+
+// handed is the outcome of a use that the agent carries out itself: what came of it nobody
+// but the agent knows.
+var handed = []byte(`{"content":[{"type":"text","text":"the agent carries it out itself"}]}`)
+
+// Answer is what agent reads: whether the tool may be used, and why not.
+func Answer(agent string, u Use, allowed bool, reason string) []byte {
+	var v any
+	switch {
+	case agent == "cursor":
+		permission := "deny"
+		if allowed {
+			permission = "allow"
+		}
+		v = map[string]any{"permission": permission, "userMessage": reason, "agentMessage": reason, "user_message": reason, "agent_message": reason}
+	case agent == "gemini" && allowed:
+		v = map[string]any{"decision": "allow"}
+	case agent == "gemini":
+		v = map[string]any{"decision": "deny", "reason": reason}
+	case agent == "codex" && allowed:
+		return nil // it goes on
+	default:
+		decision := "deny"
+		if allowed {
+			decision, reason = "allow", "ringfence allows it"
+		}
+		v = map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason}}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil // of texts it is none; nothing is no permission
+	}
+	return b.Bytes()
+}
