@@ -54,6 +54,9 @@ type guest struct {
 // named reports whether a flag was given that is for agents only.
 func (g *guest) named() bool { return g.servers != "" || g.toolsOnly || g.last }
 
+// hookProgram is where our program is in a box whose hooks run it.
+const hookProgram = "/run/ringfence/ringfence"
+
 // asked reports whether the agent's hooks are to ask us about each use of its own tools: where
 // a policy was named. The default one asks a person about every command, and he has said yes to
 // the box with all that runs in it.
@@ -93,7 +96,6 @@ func (g *guest) moveIn(s sandbox.Spec, env named) (sandbox.Spec, error) {
 		if g.self, err = proc.Executable(); err != nil {
 			return s, err
 		}
-		s.ReadOnly = append(s.ReadOnly, g.self)
 	}
 	s.Env = g.environment(s.Env, env)
 	return s, nil
@@ -260,7 +262,8 @@ func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, sess
 		v.ID = "last"
 	}
 	if g.hooked {
-		v.Hook = "'" + strings.ReplaceAll(g.self, "'", `'\''`) + "' hook"
+		v.Hook = hookProgram + " hook"
+		spec.Placed = append(spec.Placed, sandbox.Placing{Path: hookProgram, File: g.self})
 		spec.Env = append(spec.Env, envHookURL+"=http://127.0.0.1:"+strconv.Itoa(bridge.ToolsPort)+hooks.Path, envHookToken+"="+g.token)
 	}
 	notes, err := g.home.Settle(g.adapter, g.person, v, g.toolsOnly)

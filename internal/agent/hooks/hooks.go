@@ -44,7 +44,7 @@ type Use struct {
 	Session string // its own name of the conversation; "" if it says none
 	Dir     string // that it works in; "" if it says none
 	Name    string // of the tool, as the agent calls it
-	Own     bool   // it is a tool of our own server, which decides by itself
+	Own     bool   // nothing is to be decided: it is a tool of our own server, which decides by itself, or one by which the agent speaks to itself
 
 	tool string // of ours
 	args map[string]any
@@ -114,6 +114,10 @@ func (u *Use) cursor(in input) error {
 	return nil
 }
 
+// inner are tools that have no effect but on the agent itself: they note, plan, show, or wait
+// for what was decided. What an agent below it does asks by itself.
+const inner = "inner"
+
 // A known tool is one of an agent's own: which of ours it is, and where its argument stands.
 type known struct {
 	tool string
@@ -137,10 +141,10 @@ var tools = map[string]known{
 	"WebSearch":    {"remote", nil},
 
 	// What only plans, shows, or waits for what was decided.
-	"TodoWrite": {"plan", nil}, "TaskCreate": {"plan", nil}, "TaskUpdate": {"plan", nil}, "TaskList": {"plan", nil}, "TaskGet": {"plan", nil},
-	"TaskOutput": {"plan", nil}, "BashOutput": {"plan", nil}, "KillShell": {"plan", nil}, "TaskStop": {"plan", nil},
-	"EnterPlanMode": {"plan", nil}, "ExitPlanMode": {"plan", nil}, "AskUserQuestion": {"plan", nil}, "ToolSearch": {"plan", nil},
-	"Task": {"plan", nil}, "Agent": {"plan", nil}, "Skill": {"plan", nil}, "update_plan": {"plan", nil}, "write_todos": {"plan", nil},
+	"TodoWrite": {inner, nil}, "TaskCreate": {inner, nil}, "TaskUpdate": {inner, nil}, "TaskList": {inner, nil}, "TaskGet": {inner, nil},
+	"TaskOutput": {inner, nil}, "BashOutput": {inner, nil}, "KillShell": {inner, nil}, "TaskStop": {inner, nil},
+	"EnterPlanMode": {inner, nil}, "ExitPlanMode": {inner, nil}, "AskUserQuestion": {inner, nil}, "ToolSearch": {inner, nil},
+	"Task": {inner, nil}, "Agent": {inner, nil}, "Skill": {inner, nil}, "update_plan": {inner, nil}, "write_todos": {inner, nil},
 
 	// Codex.
 	"shell": {"shell", map[string]string{"command": "command", "cwd": "workdir"}}, "local_shell": {"shell", map[string]string{"command": "command", "cwd": "workdir"}},
@@ -188,6 +192,7 @@ func (u *Use) of(name string, raw json.RawMessage) error {
 	if k.tool == "patch" {
 		return u.patch(args["patch"])
 	}
+	u.Own = k.tool == inner
 	u.set(k.tool, args)
 	if len(given) > 0 {
 		u.args["rest"] = given
