@@ -23,6 +23,7 @@ import (
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/container"
 	"ringfence/internal/sandbox/unboxed"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
@@ -330,7 +331,7 @@ func newBoxes(s *streams, workspace, tier string) (mediator.Boxes, error) {
 		return mediator.Boxes{}, err
 	}
 	return mediator.Boxes{
-		Tier: required, Unboxed: unboxed.Tier{}, Cache: paths.Caches(own), Workspace: workspace, Home: home, Program: self,
+		Tier: required, Unboxed: unboxed.Tier{}, Cache: paths.Caches(own), Workspace: workspace, Home: home, Program: self, Apart: required.Name() == container.Name,
 		Path: paths.SearchPath(), Env: paths.ServerEnvironment(), OwnState: paths.OwnState(own),
 	}, nil
 }

@@ -22,6 +22,7 @@ type Boxes struct {
 	Workspace string       // absolute real path; the working directory of servers that name none
 	Home      string       // of the person, for "~/" in a path
 	Program   string       // our own program, absolute: it runs the built-in servers
+	Apart     bool         // boxes are of an image, in which our own program is not
 	Path      []string     // where a command without a slash is looked for, in order
 	Env       []string     // what every server gets, "KEY=value"; nothing else is inherited
 	Cache     string       // absolute; each server keeps its caches in a directory of its name there

@@ -38,6 +38,9 @@ func (b Boxes) spec(s Server) (sandbox.Spec, error) {
 	if s.Ringfence.Unboxed {
 		return spec, nil
 	}
+	if s.Ringfence.Builtin != "" && b.Apart {
+		spec.ReadOnly = append(spec.ReadOnly, b.Program)
+	}
 	if s.Ringfence.Builtin == "git" {
 		spec.ReadOnly = append(spec.ReadOnly, b.gitNeeds(len(s.Ringfence.Hosts) > 0)...)
 	}

@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,6 +141,24 @@ func TestTemporaryFiles(t *testing.T) {
 	} {
 		if got := strings.Join(b.environment(c.s), " "); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestApart: where boxes are of an image, one for a server of ours gets our program.
+func TestApart(t *testing.T) {
+	s := Server{Name: "s"}
+	s.Ringfence.Builtin = "proxy"
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	program := filepath.Join(dir, "rf")
+	if err = errors.Join(err, os.WriteFile(program, nil, 0o600), os.Mkdir(filepath.Join(dir, "w"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for apart, want := range map[bool][]string{true: {program}, false: nil} {
+		b := Boxes{Workspace: filepath.Join(dir, "w"), Home: dir, Cache: dir, Program: program, Apart: apart}.Among(filepath.Join(dir, "list"), []Server{s})
+		spec, err := b.spec(s)
+		if err != nil || !slices.Equal(spec.ReadOnly, want) {
+			t.Errorf("apart %v: %q, %v", apart, spec.ReadOnly, err)
 		}
 	}
 }
