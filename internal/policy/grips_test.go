@@ -16,7 +16,7 @@ func TestReach(t *testing.T) {
 	untilTold(t, &written, func(t *rapid.T) {
 		p := policyOf(t, placesGen())
 		q := queryGen().Draw(t, "query")
-		r := p.Reach(q, somePaths)
+		r := p.Reach(q, dirs(somePaths...))
 		q.Approved = nil
 		for _, tree := range r.Read {
 			kinds := givenToRead
@@ -59,10 +59,18 @@ func TestReachLeavesOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := Query{Principal: "default/exec", Approved: []string{"c1"}}
-			got := loadText(t, all+"\n"+c.more).Reach(q, []string{"/w", "/other"})
+			got := loadText(t, all+"\n"+c.more).Reach(q, append(dirs("/w", "/other"), act.Resource{Type: act.Repo, Text: "repo:/w"}))
 			if !slices.Equal(got.Read, c.want.Read) || !slices.Equal(got.Write, c.want.Write) {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
 	}
+}
+
+func dirs(paths ...string) []act.Resource {
+	var all []act.Resource
+	for _, p := range paths {
+		all = append(all, act.Resource{Type: act.Path, Text: p})
+	}
+	return all
 }
