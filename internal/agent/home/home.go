@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"ringfence/internal/agent/external"
@@ -111,7 +112,7 @@ type writer struct {
 
 // own returns what a file of the home holds; nothing if it is none.
 func (w *writer) own(rel string) []byte {
-	f, err := w.root.Open(rel)
+	f, err := w.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer
 	if err != nil {
 		return nil
 	}
