@@ -141,7 +141,7 @@ func newRoot(s *streams) *cobra.Command {
 		newStart(s),
 		newAgents(s),
 		newSessions(s),
-		newHold(s),
+		newHold(),
 		newHook(s),
 		newExec(s),
 		newReview(s),

@@ -35,7 +35,7 @@ const (
 )
 
 // newHold is the verb of a holder.
-func newHold(s *streams) *cobra.Command {
+func newHold() *cobra.Command {
 	return &cobra.Command{
 		Use: holdVerb + " -- run …", Hidden: true, Args: cobra.MinimumNArgs(1),
 		Short: "Hold the terminal of what \"ringfence run\" runs",
@@ -188,8 +188,8 @@ func (s *streams) look(ctx context.Context, conn net.Conn) (began bool, err erro
 		fmt.Fprintln(s.err)
 		s.say("it runs on: \"ringfence sessions attach %s\" comes back", f.state.Session)
 		return true, nil
-	case err != nil && f.state.Started && ctx.Err() != nil:
-		return true, nil // the terminal has gone, and it runs on
+	case f.state.Started && ctx.Err() != nil:
+		return true, nil //nolint:nilerr // the terminal has gone, and it runs on
 	case err != nil:
 		return f.state.Started, err
 	case status != codeDone:

@@ -184,7 +184,7 @@ func shebang(path string) string {
 const proxyServer = `{"mcpServers":{"proxy":{"ringfence":{"builtin":"proxy"}}}}`
 
 // opens is r for a session that also serves tools to the agent.
-func (g *guest) opens(ctx context.Context, s *streams, f execFlags, r api.OpenRequest, tier sandbox.Tier) (api.OpenRequest, error) {
+func (g *guest) opens(s *streams, f execFlags, r api.OpenRequest, tier sandbox.Tier) (api.OpenRequest, error) {
 	if g == nil {
 		return r, nil
 	}

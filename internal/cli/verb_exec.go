@@ -139,7 +139,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return err
 	}
-	open, err := f.guest.opens(ctx, s, f, f.open(spec, own, conf.AskNever, known), tier)
+	open, err := f.guest.opens(s, f, f.open(spec, own, conf.AskNever, known), tier)
 	if err != nil {
 		return err
 	}

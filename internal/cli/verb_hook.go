@@ -28,7 +28,7 @@ import (
 // What tells a hook in a box whom to ask.
 const (
 	envHookURL   = "RINGFENCE_HOOK_URL"
-	envHookToken = "RINGFENCE_HOOK_TOKEN" //nolint:gosec // the name of a variable
+	envHookToken = "RINGFENCE_HOOK_TOKEN"
 )
 
 // codeBlocked is how hooks say that a tool must not be used, of every agent.
@@ -80,7 +80,7 @@ func askHook(ctx context.Context, s *streams, agent, policy string, wait span) (
 	if err != nil {
 		return nil, err
 	}
-	return decideHook(ctx, s, u, policy, wait)
+	return decideHook(ctx, u, policy, wait)
 }
 
 // postHook asks who holds the box that this process is in.
@@ -104,7 +104,7 @@ func postHook(ctx context.Context, url, token string, body []byte) (answer []byt
 
 // decideHook has a use decided in a session of its own, which goes on with the last one of
 // the same conversation: what the agent has touched is known.
-func decideHook(ctx context.Context, s *streams, u hooks.Use, policy string, wait span) ([]byte, error) {
+func decideHook(ctx context.Context, u hooks.Use, policy string, wait span) ([]byte, error) {
 	own, err := paths.EnsureHome()
 	if err != nil {
 		return nil, err

@@ -365,7 +365,9 @@ func lineDiff(file string, before, after []byte) string {
 		mark  string
 		lines []string
 	}{
-		{" ", a[max(0, head-around):head]}, {"-", a[head : len(a)-tail]}, {"+", b[head : len(b)-tail]},
+		{" ", a[max(0, head-around):head]},
+		{"-", a[head : len(a)-tail]},
+		{"+", b[head : len(b)-tail]},
 		{" ", a[len(a)-tail : min(len(a), len(a)-tail+around)]},
 	} {
 		for _, line := range part.lines {

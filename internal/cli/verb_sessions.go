@@ -29,7 +29,7 @@ func newSessions(s *streams) *cobra.Command {
 			"or was interrupted, goes on with resume: in the same workspace, with the same home,\n" +
 			"and an agent with its last conversation there.",
 	}
-	c.AddCommand(newSessionsList(s), newSessionsShow(s), newSessionsAttach(s), newSessionsLogs(s), newSessionsStop(s), newSessionsResume(s), newSessionsRm(s))
+	c.AddCommand(newSessionsList(s), newSessionsShow(s), newSessionsAttach(s), newSessionsLogs(s), newSessionsStop(), newSessionsResume(s), newSessionsRm(s))
 	return c
 }
 
@@ -208,7 +208,7 @@ func newSessionsLogs(s *streams) *cobra.Command {
 	}
 }
 
-func newSessionsStop(s *streams) *cobra.Command {
+func newSessionsStop() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop SESSION",
 		Short: "End one that runs: it hears so, and is ended five seconds later if it does not",

@@ -142,7 +142,7 @@ func (a *account) give(used act.Spent) {
 }
 
 // purseOf is the purse of a session of principal, which asked is to narrow; nil if nothing
-// bounds it. What the session that it resumes used, and those that that resumed, is used.
+// bounds it. What was used by the session that it resumes, and by those before it, is used.
 func (e *Engine) purseOf(ctx context.Context, principal string, asked *act.Budget, resumes string) (gate.Purse, error) {
 	p := &purse{limits: e.conf.Budgets.Session}
 	if asked != nil {

@@ -132,9 +132,12 @@ func TestBudgetIsResumed(t *testing.T) {
 		}
 	})
 	for _, e := range [][3]string{
-		{"s-first", entryStart, `{"principal":"p/a"}`}, {"s-first", gate.EntryResult, `{"spent":{"tokens":60}}`},
-		{"s-other", entryStart, `{"principal":"p/a"}`}, {"s-other", gate.EntryResult, `{"spent":{"tokens":1000}}`},
-		{"s-second", entryStart, `{"principal":"p/a","resumes":"s-first"}`}, {"s-second", gate.EntryResult, `{"spent":{"tokens":30}}`},
+		{"s-first", entryStart, `{"principal":"p/a"}`},
+		{"s-first", gate.EntryResult, `{"spent":{"tokens":60}}`},
+		{"s-other", entryStart, `{"principal":"p/a"}`},
+		{"s-other", gate.EntryResult, `{"spent":{"tokens":1000}}`},
+		{"s-second", entryStart, `{"principal":"p/a","resumes":"s-first"}`},
+		{"s-second", gate.EntryResult, `{"spent":{"tokens":30}}`},
 		{"s-circle", entryStart, `{"principal":"p/a","resumes":"s-circle"}`},
 	} {
 		if _, err := l.Append(ctx, false, ledger.Entry{Session: e[0], Type: e[1], Body: []byte(e[2])}); err != nil {

@@ -54,8 +54,10 @@ func TestReachLeavesOut(t *testing.T) {
 		"a file within": {`forbid (principal, action == Action::"read", resource == Path::"/w/a/b");`, Reach{}},
 		"deleting":      {`forbid (principal, action == Action::"delete", resource);`, Reach{Read: []string{"/w"}}},
 		"committing":    {`forbid (principal, action == Action::"git-commit", resource);`, Reach{Read: []string{"/w"}}},
-		"asked": {`@id("r1") @clause("c1") forbid (principal, action == Action::"delete", resource) unless { context.approved.contains("c1") };`,
-			Reach{Read: []string{"/w"}}},
+		"asked": {
+			`@id("r1") @clause("c1") forbid (principal, action == Action::"delete", resource) unless { context.approved.contains("c1") };`,
+			Reach{Read: []string{"/w"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := Query{Principal: "default/exec", Approved: []string{"c1"}}

@@ -204,8 +204,7 @@ func TestSessionsCrowd(t *testing.T) {
 		cmd := p.Command(t.Context(), "run", "--detach", "--policy", p.policy, "-w", work, "--", "/bin/sh", "-c", "echo "+fmt.Sprint(i)+" >mine; ls .. >others 2>&1; "+heart)
 		out, err := cmd.Output()
 		if err != nil {
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 				err = fmt.Errorf("%w: %s", err, exit.Stderr)
 			}
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func TestUses(t *testing.T) {
 		n++
 		agent, said, _ := strings.Cut(lines[0], " ")
 		u, err := Parse(agent, []byte(said))
-		got := ""
+		var got string
 		switch {
 		case errors.Is(err, ErrNoTool):
 			got = "-"
