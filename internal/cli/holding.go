@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -179,7 +181,10 @@ func (s *streams) hold(ctx context.Context, dir string, args []string, detached 
 
 // look shows the session behind conn to the person, until that ends or he leaves.
 func (s *streams) look(ctx context.Context, conn net.Conn) (began bool, err error) {
-	f := &onlooker{s: s, stop: func() {}}
+	f := &onlooker{s: s, stop: func() {}, quit: make(chan os.Signal, 1)}
+	// Where the terminal is as it was, the hot-key is a signal, which would end us.
+	signal.Notify(f.quit, syscall.SIGQUIT)
+	defer signal.Stop(f.quit)
 	front := attach.Front{Out: s.out, Err: s.err, Key: hotKey, Menu: f.menu, Changed: func(st attach.State) { f.changed(ctx, st) }}
 	status, err := front.Run(ctx, conn)
 	f.end()
@@ -206,6 +211,7 @@ type onlooker struct {
 	s     *streams
 	state attach.State
 	stop  func() // to ask here what waits before the program runs
+	quit  chan os.Signal
 }
 
 // changed asks the person what the session waits for, until the program has the terminal.
@@ -245,15 +251,42 @@ func (o *onlooker) title(text string) {
 }
 
 // menu is the page of the hot-key.
-func (o *onlooker) menu(ctx context.Context, st attach.State) attach.Choice {
+func (o *onlooker) menu(ctx context.Context, st attach.State, other bool) attach.Choice {
 	out := o.s.err
-	fmt.Fprint(out, "\x1b[?1049h\x1b[2J\x1b[H")
-	defer fmt.Fprint(out, "\x1b[?1049l")
+	if !other {
+		fmt.Fprint(out, "\x1b[?1049h")
+		defer fmt.Fprint(out, "\x1b[?1049l")
+	}
+	fmt.Fprint(out, "\x1b[2J\x1b[H")
+	// The key that opened it, once more, is for the program.
+	select {
+	case <-o.quit:
+	default:
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	twice := make(chan struct{})
+	go func() {
+		select {
+		case <-o.quit:
+			close(twice)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := dropTyped(ctx); err != nil {
+		return attach.Back
+	}
 	for {
 		waits := o.waiting(ctx, st.Session)
 		fmt.Fprintf(out, "ringfence: %s\nsession %s; %s\n\n", printable(st.Title), st.Session, plural(uint64(len(waits)), "question waits for you", "questions wait for you"))
-		fmt.Fprint(out, "  Enter  back\n  q      answer what waits\n  d      leave; it runs on\n  k      end it\n  s      send the key to the program\n\n> ")
+		fmt.Fprint(out, "  Enter  back\n  q      answer what waits\n  d      leave; it runs on\n  k      end it\n  s      send the key to the program (or press it again)\n\n> ")
 		line, err := readAnswer(ctx)
+		select {
+		case <-twice:
+			return attach.Send
+		default:
+		}
 		if err != nil {
 			return attach.Back
 		}
@@ -271,6 +304,25 @@ func (o *onlooker) menu(ctx context.Context, st attach.State) attach.Choice {
 		}
 		fmt.Fprint(out, "\n")
 	}
+}
+
+// deaf is how long nothing that is typed counts after the page has opened: it was meant for the
+// program, or was written by it.
+const deaf = 500 * time.Millisecond
+
+// dropTyped drops what was typed until the person can have seen the page.
+func dropTyped(ctx context.Context) error {
+	t, err := pty.Controlling()
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	select {
+	case <-time.After(deaf):
+	case <-ctx.Done():
+		return nil // the key again, or the end: whoever reads sees which
+	}
+	return t.Discard()
 }
 
 // readAnswer reads a line from the person's terminal.

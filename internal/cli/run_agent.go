@@ -314,7 +314,7 @@ func (g *guest) serve(ctx context.Context, s *streams, client *api.Client, sessi
 		port := strconv.Itoa(bridge.ToolsPort)
 		o := listen.Options{Token: g.token, Hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, Log: log}
 		if g.hooked {
-			o.Beside = hooks.NewHandler(session)
+			o.Beside = hooks.NewHandler(session, g.names())
 		}
 		done <- m.Serve(running, func(ctx context.Context) error { return listen.New(m, o).Serve(ctx, l) })
 	}()
@@ -390,6 +390,14 @@ func (g *guest) introduce(s *streams, r sandbox.Report, session string, spec san
 	s.say("network: each name, connection and request is decided by the policy; keys are lent, and it never has them")
 	s.say("tools: %s; each call is decided and on record", plural(uint64(len(g.list)), "server", "servers"))
 	s.say("record: \"ringfence ledger show %s\"; questions: \"ringfence approvals watch\" in another terminal", session)
+}
+
+// names are the names of the agent's servers.
+func (g *guest) names() (all []string) {
+	for _, srv := range g.list {
+		all = append(all, srv.Name)
+	}
+	return all
 }
 
 // answer takes the socket at which clients in the box come.

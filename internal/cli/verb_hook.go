@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -52,8 +53,10 @@ func newHook(s *streams) *cobra.Command {
 			if err != nil {
 				return &exitError{code: codeBlocked, err: fmt.Errorf("not allowed: %w", err)}
 			}
-			_, err = s.out.Write(answer)
-			return err
+			if _, err = s.out.Write(answer); err != nil {
+				return &exitError{code: codeBlocked, err: fmt.Errorf("not allowed, since it cannot be answered: %w", err)}
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVar(&policy, "policy", "", "compiled constitution, a `DIR`; without it the default one applies")
@@ -65,6 +68,8 @@ func newHook(s *streams) *cobra.Command {
 const maxHook = 8 << 20
 
 func askHook(ctx context.Context, s *streams, agent, policy string, wait span) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, hookPatience, errors.New("nobody answered in time"))
+	defer cancel()
 	body, err := io.ReadAll(io.LimitReader(s.in, maxHook))
 	if err != nil {
 		return nil, fmt.Errorf("reading what the agent says: %w", err)
@@ -77,10 +82,34 @@ func askHook(ctx context.Context, s *streams, agent, policy string, wait span) (
 	if errors.Is(err, hooks.ErrNoTool) || err == nil && u.Own {
 		return nil, nil
 	}
+	if err == nil && u.Ours != "" {
+		names, err := frontServers()
+		if err != nil || u.By(names) {
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return decideHook(ctx, u, policy, wait)
+}
+
+// hookPatience is less than agents wait for their hooks ("ringfence init" writes 10 minutes):
+// one that is late may count as permission.
+const hookPatience = 9 * time.Minute
+
+// frontServers are the names of the servers that "ringfence mcp" is in front of by default.
+func frontServers() ([]string, error) {
+	file := ""
+	if err := ownList(&file); err != nil || file == "" {
+		return nil, err
+	}
+	list, _, err := readList(file, slog.New(slog.DiscardHandler))
+	var names []string
+	for _, srv := range list {
+		names = append(names, srv.Name)
+	}
+	return names, err
 }
 
 // postHook asks who holds the box that this process is in.
@@ -137,6 +166,10 @@ func decideHook(ctx context.Context, u hooks.Use, policy string, wait span) ([]b
 	}
 	defer client.Close() //nolint:errcheck // what is to be recorded was
 	session, err := client.OpenSession(ctx, r)
+	if err != nil && r.Resumes != "" { // the record may have been begun anew
+		r.Resumes = ""
+		session, err = client.OpenSession(ctx, r)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -212,6 +212,14 @@ func (s *screen) shows(texts ...string) string {
 	return ""
 }
 
+// settles waits as long as a page of ours is deaf to what is typed.
+func (s *screen) settles() {
+	select {
+	case <-s.t.Context().Done():
+	case <-time.After(800 * time.Millisecond):
+	}
+}
+
 // TestRunTerminal: an agent has the terminal as if there were no box: it shows its page, is
 // typed to, is told of another size, and ends.
 func TestRunTerminal(t *testing.T) {

@@ -74,6 +74,7 @@ func TestSessions(t *testing.T) {
 	s.shows("first words\nfirst words")
 	s.press(`C-\`)
 	s.shows("leave; it runs on")
+	s.settles()
 	s.press("d", "Enter")
 	s.shows("(ended)")
 	id := p.latest(t)
@@ -113,6 +114,48 @@ func TestSessions(t *testing.T) {
 	if out, err := p.Run(t.Context(), "sessions", "list"); err != nil || string(out) != "Nothing was run.\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// TestSessionsKey: the hot-key pressed twice is for the program, whatever the program has made of
+// the terminal; who leaves gets his terminal back as it was.
+func TestSessionsKey(t *testing.T) {
+	p := newPlace(t)
+	shell := exec.Command("/bin/sh")
+	cmd := p.Command(t.Context())
+	shell.Env, shell.Dir = cmd.Env, cmd.Dir
+	s := onScreen(t, shell)
+	s.press(p.Bin+" run --policy "+p.policy+` -- /bin/sh -c 'stty -isig; printf "\033[?25l\033[?1000hits page\n"; cat -v'`, "Enter")
+	s.shows("its page\n")
+	gone := func() bool { return !strings.Contains(s.text(), "leave; it runs on") }
+	s.press(`C-\`)
+	s.shows("leave; it runs on")
+	s.press(`C-\`)
+	until(t, "the page of ours has gone", 10*time.Second, gone)
+	s.press("Enter")
+	s.shows("^\\\n")
+	if got := s.flags(); got != "1 0" {
+		t.Errorf("mouse and cursor are %q after the page", got)
+	}
+	s.press(`C-\`)
+	s.shows("leave; it runs on")
+	s.settles()
+	s.press("d", "Enter")
+	s.shows("it runs on:")
+	if got := s.flags(); got != "0 1" {
+		t.Errorf("mouse and cursor are %q afterwards", got)
+	}
+	if _, err := p.Run(t.Context(), "sessions", "stop", p.latest(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// flags are whether the mouse is told to the program, and the cursor is shown.
+func (s *screen) flags() string {
+	out, err := exec.Command("tmux", "-S", s.socket, "display-message", "-p", "#{mouse_standard_flag} #{cursor_flag}").Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // latest is the session that was begun last.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"ringfence/internal/act"
 )
@@ -18,13 +19,21 @@ const Path = "/hook/"
 // before.
 type Handler struct {
 	decider act.Decider
+	servers []string
 
 	mu     sync.Mutex
 	listed bool
 }
 
-// NewHandler returns a handler that has uses decided by d, which has [Server].
-func NewHandler(d act.Decider) *Handler { return &Handler{decider: d} }
+// NewHandler returns a handler that has uses decided by d, which has [Server]. servers are
+// those whose tools decide by themselves.
+func NewHandler(d act.Decider, servers []string) *Handler {
+	return &Handler{decider: d, servers: servers}
+}
+
+// patience is less than agents in a box wait for their hooks: one that is late may count as
+// permission.
+const patience = 55 * time.Minute
 
 // ServeHTTP answers a POST of what an agent says with what it reads; a status other than 200
 // is no permission.
@@ -52,7 +61,9 @@ func (h *Handler) answer(ctx context.Context, agent string, body []byte) ([]byte
 	if err := h.list(ctx); err != nil {
 		return nil, err
 	}
-	return Decide(ctx, h.decider, agent, body)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return Decide(ctx, h.decider, agent, body, h.servers)
 }
 
 // list tells the session of the tools, once.
@@ -69,9 +80,9 @@ func (h *Handler) list(ctx context.Context) error {
 
 // Decide reads what agent says, has it decided, and returns what agent reads; nothing for what
 // is no use of a tool, or of one that decides by itself.
-func Decide(ctx context.Context, d act.Decider, agent string, body []byte) ([]byte, error) {
+func Decide(ctx context.Context, d act.Decider, agent string, body []byte, servers []string) ([]byte, error) {
 	u, err := Parse(agent, body)
-	if errors.Is(err, ErrNoTool) || err == nil && u.Own {
+	if errors.Is(err, ErrNoTool) || err == nil && (u.Own || u.By(servers)) {
 		return nil, nil
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -44,7 +45,8 @@ type Use struct {
 	Session string // its own name of the conversation; "" if it says none
 	Dir     string // that it works in; "" if it says none
 	Name    string // of the tool, as the agent calls it
-	Own     bool   // nothing is to be decided: it is a tool of our own server, which decides by itself, or one by which the agent speaks to itself
+	Own     bool   // nothing is to be decided: by it the agent speaks to itself
+	Ours    string // "" or, if it looks like a tool of our own server of MCP, what follows the name of that
 
 	tool string // of ours
 	args map[string]any
@@ -66,6 +68,22 @@ type input struct {
 	File         string          `json:"file_path"`
 }
 
+// exact refuses members that differ from ours in case only: package json takes them for ours.
+func exact(data []byte) error {
+	all, err := strictjson.Members(data, strictjson.Limits{Size: maxInput})
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		for _, ours := range []string{"session_id", "conversation_id", "cwd", "workspace_roots", "hook_event_name", "tool_name", "tool_input", "command", "file_path"} {
+			if m.Name != ours && strings.EqualFold(m.Name, ours) {
+				return fmt.Errorf("%q is no member; %q is", m.Name, ours)
+			}
+		}
+	}
+	return nil
+}
+
 // ErrNoTool says that what an agent told is no use of a tool: nothing is to be decided.
 var ErrNoTool = errors.New("no use of a tool")
 
@@ -78,8 +96,14 @@ func Parse(agent string, data []byte) (Use, error) {
 		return Use{}, fmt.Errorf("reading what %s says: %w", agent, err)
 	}
 	var in input
+	if err := exact(data); err != nil {
+		return Use{}, fmt.Errorf("reading what %s says: %w", agent, err)
+	}
 	if err := json.Unmarshal(data, &in); err != nil {
 		return Use{}, fmt.Errorf("reading what %s says: %w", agent, err)
+	}
+	if in.Event == "" {
+		return Use{}, fmt.Errorf("reading what %s says: it does not say what happens", agent)
 	}
 	u := Use{Agent: agent, Session: in.Session, Dir: in.Dir, Name: in.Tool}
 	switch {
@@ -193,6 +217,11 @@ func (u *Use) of(name string, raw json.RawMessage) error {
 		return u.patch(args["patch"])
 	}
 	u.Own = k.tool == inner
+	if pattern, ok := given["pattern"].(string); ok && strings.EqualFold(name, "glob") {
+		if dir := within(args["path"], pattern); dir != nil {
+			args["path"] = dir
+		}
+	}
 	u.set(k.tool, args)
 	if len(given) > 0 {
 		u.args["rest"] = given
@@ -200,10 +229,38 @@ func (u *Use) of(name string, raw json.RawMessage) error {
 	return nil
 }
 
+// within is the directory that a pattern of file names, looked for in base, begins with.
+func within(base any, pattern string) any {
+	fixed, _, _ := strings.Cut(pattern, "*")
+	if i := strings.IndexAny(fixed, "?[{!("); i >= 0 {
+		fixed = fixed[:i]
+	}
+	i := strings.LastIndexByte(fixed, '/')
+	if fixed == pattern {
+		i = len(fixed)
+	}
+	if i <= 0 && !strings.HasPrefix(fixed, "/") {
+		if base == nil && strings.Contains(pattern, "..") {
+			return ".."
+		}
+		return base
+	}
+	fixed = fixed[:max(i, 1)]
+	dir, ok := base.(string)
+	if !ok || path.IsAbs(fixed) {
+		return fixed
+	}
+	return path.Join(dir, fixed)
+}
+
 // mcp is a tool of a server of MCP, "mcp__server__tool", or none that is known.
 func (u *Use) mcp(name string) {
 	u.Name = name
-	u.Own = strings.HasPrefix(name, "mcp__ringfence__") || strings.HasPrefix(name, "mcp_ringfence_")
+	for _, prefix := range []string{"mcp__ringfence__", "mcp_ringfence_"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			u.Ours = rest
+		}
+	}
 	u.set("other", map[string]any{})
 }
 
@@ -235,11 +292,22 @@ func (u *Use) patch(text any) error {
 		return errors.New("reading a patch: it is no text")
 	}
 	writes, deletes := []any{}, []any{}
+	last := ""
 	for line := range strings.Lines(s) {
-		line = strings.TrimRight(line, "\r\n")
-		for prefix, list := range map[string]*[]any{"*** Add File: ": &writes, "*** Update File: ": &writes, "*** Move to: ": &writes, "*** Delete File: ": &deletes} {
-			if path, ok := strings.CutPrefix(line, prefix); ok {
-				*list = append(*list, strings.TrimSpace(path))
+		line = strings.TrimSpace(line)
+		head, path, _ := strings.Cut(line, ": ")
+		path = strings.TrimSpace(path)
+		switch head {
+		case "*** Add File", "*** Update File":
+			writes, last = append(writes, path), path
+		case "*** Delete File":
+			deletes = append(deletes, path)
+		case "*** Move to":
+			writes, deletes = append(writes, path), append(deletes, last)
+		case "*** Begin Patch", "*** End Patch", "*** End of File", "*** Environment ID":
+		default:
+			if strings.HasPrefix(line, "***") {
+				return fmt.Errorf("reading a patch: %.80q is no line of one", line)
 			}
 		}
 	}
@@ -248,6 +316,15 @@ func (u *Use) patch(text any) error {
 	}
 	u.set("write", map[string]any{"writes": writes, "deletes": deletes})
 	return nil
+}
+
+// By reports whether u is a tool of one of servers, which our own server of MCP stands in
+// front of and decides about by itself. Another server may be called so that its tools look
+// like these; it needs the name of one of ours for that, after ours.
+func (u Use) By(servers []string) bool {
+	return u.Ours != "" && slices.ContainsFunc(servers, func(s string) bool {
+		return strings.HasPrefix(u.Ours, s+"__") || strings.HasPrefix(u.Ours, s+"_") && u.Agent == "gemini"
+	})
 }
 
 // List tells a session which tools there are. It must come before the first Ask.
@@ -296,18 +373,12 @@ func Answer(agent string, u Use, allowed bool, reason string) []byte {
 			permission = "allow"
 		}
 		v = map[string]any{"permission": permission, "userMessage": reason, "agentMessage": reason, "user_message": reason, "agent_message": reason}
-	case agent == "gemini" && allowed:
-		v = map[string]any{"decision": "allow"}
+	case allowed:
+		return nil // it goes on as it would have: a hook takes no question of the agent's away
 	case agent == "gemini":
 		v = map[string]any{"decision": "deny", "reason": reason}
-	case agent == "codex" && allowed:
-		return nil // it goes on
 	default:
-		decision := "deny"
-		if allowed {
-			decision, reason = "allow", "ringfence allows it"
-		}
-		v = map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason}}
+		v = map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}}
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

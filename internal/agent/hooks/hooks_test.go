@@ -40,6 +40,8 @@ func TestUses(t *testing.T) {
 			got = "! " + err.Error()
 		case u.Own:
 			got = "own"
+		case u.Ours != "":
+			got = "ours " + u.Ours
 		default:
 			args, merr := json.Marshal(u.args)
 			if merr != nil {
@@ -104,7 +106,7 @@ func (f *fake) Decide(_ context.Context, r act.Request) (act.Ticket, error) {
 	}
 	f.asked = append(f.asked, string(r.Verb)+" "+r.Tool)
 	t := act.Ticket{Verdict: act.Allow}
-	if strings.HasSuffix(r.Tool, ".shell") {
+	if strings.HasSuffix(r.Tool, ".shell") || strings.HasSuffix(r.Tool, ".other") {
 		t.Verdict, t.Reason = act.Deny, "denied: because"
 	}
 	return t, nil
@@ -119,7 +121,7 @@ func (f *fake) Finish(context.Context, act.Ticket, act.Outcome) (act.Reply, erro
 // answered with nothing, and what cannot be read is no permission.
 func TestHandler(t *testing.T) {
 	f := &fake{}
-	s := httptest.NewServer(NewHandler(f))
+	s := httptest.NewServer(NewHandler(f, []string{"files"}))
 	defer s.Close()
 	post := func(agent, body string) (int, string) {
 		t.Helper()
@@ -142,14 +144,17 @@ func TestHandler(t *testing.T) {
 		holds       string
 	}{
 		{"claude", shell, 200, `"permissionDecision":"deny","permissionDecisionReason":"denied: because"`},
-		{"claude", read, 200, `"permissionDecision":"allow"`},
+		{"claude", read, 200, ""},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__ringfence__evil__do","tool_input":{}}`, 200, `"permissionDecision":"deny"`},
+		{"gemini", `{"hook_event_name":"BeforeTool","tool_name":"mcp_ringfence_evil_do","tool_input":{}}`, 200, `"decision":"deny"`},
+		{"claude", `{}`, 400, "does not say what happens"},
 		{"codex", shell, 200, `"permissionDecision":"deny"`},
 		{"codex", read, 200, ""},
 		{"gemini", strings.Replace(shell, "PreToolUse", "BeforeTool", 1), 200, `{"decision":"deny","reason":"denied: because"}`},
 		{"cursor", `{"hook_event_name":"beforeShellExecution","command":"ls"}`, 200, `"permission":"deny"`},
 		{"cursor", `{"hook_event_name":"beforeReadFile","file_path":"/a"}`, 200, `"permission":"allow"`},
 		{"claude", `{"hook_event_name":"Stop"}`, 200, ""},
-		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__ringfence__x","tool_input":{}}`, 200, ""},
+		{"claude", `{"hook_event_name":"PreToolUse","tool_name":"mcp__ringfence__files__x","tool_input":{}}`, 200, ""},
 		{"claude", `{`, 400, "reading what claude says"},
 		{"emacs", shell, 400, `hooks of "emacs" are not known`},
 	} {

@@ -76,24 +76,6 @@ func (v View) commandLine(line, dir string) (*commands, error) {
 	return c, c.parse(line)
 }
 
-// wholeLine is a line that a shell runs and nobody can resolve: running that shell is the
-// effect. What in it names our own state or credentials is read by it.
-func (v View) wholeLine(line, dir string) (*commands, error) {
-	c := &commands{view: v, dir: dir, opaque: true}
-	if len(line) > maxLine || strings.IndexByte(line, 0) >= 0 {
-		return c, bad("put it in a script", "is longer than %d bytes, or holds a NUL", maxLine)
-	}
-	sh, err := v.program("sh", dir)
-	if err != nil {
-		return c, err
-	}
-	if err := c.execute(sh, []string{"sh", "-c", line}); err != nil {
-		return c, err
-	}
-	c.named(strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`$(){};&|<>", r) }))
-	return c, nil
-}
-
 // commands collects the effects of a command line.
 type commands struct {
 	view    View

@@ -333,6 +333,8 @@ func (j *judge) mount(m mount, point mountPoint, a pathAccount) {
 	switch {
 	case point.target == "" || !point.has(mode):
 		j.fail(LayerMounts, "%s is mounted %q, not %s", m.target, point.options, mode)
+	case a.Failed != "" && a.ID == fileID{} && !m.denied:
+		j.fail(LayerMounts, "%s cannot be reached by user %d of the box: %s; a directory above it, in the image, lets nobody through: use the tier native, or keep it elsewhere", m.target, j.p.uid, a.Failed)
 	case m.id == fileID{} || a.ID != m.id:
 		j.fail(LayerMounts, "%s is not the file that was named: it was replaced meanwhile", m.target)
 	case a.Failed != "" && !m.denied:

@@ -78,19 +78,21 @@ func FuzzFrame(f *testing.F) {
 // TestKey: the hot-key is found in each form that terminals send, and nothing else is taken
 // for it.
 func TestKey(t *testing.T) {
-	f := Front{Key: 0x1c, Menu: func(context.Context, State) Choice { return Back }}
+	f := Front{Key: 0x1c, Menu: func(context.Context, State, bool) Choice { return Back }}
 	for in, want := range map[string]string{
 		"ab\x1ccd": "ab|\x1c|cd", "\x1b[92;5u": "|\x1b[92;5u|", "x\x1b[27;5;92~y": "x|\x1b[27;5;92~|y", "plain \x1b[A": "plain \x1b[A||", "": "||", "\x1c\x1c": "|\x1c|\x1c",
+		"a\x1b[200~b\x1cc\x1b[201~d": "a\x1b[200~b\x1cc\x1b[201~d||", "\x1b[200~b\x1b[201~\x1cd": "\x1b[200~b\x1b[201~|\x1c|d", "\x1c\x1b[200~b": "|\x1c|\x1b[200~b", "\x1b[200~b\x1c": "\x1b[200~b\x1c||",
 	} {
-		before, key, after := f.cut([]byte(in))
+		paste := false
+		before, key, after := f.cut([]byte(in), &paste)
 		if got := string(before) + "|" + string(key) + "|" + string(after); got != want {
 			t.Errorf("%q is cut into %q, want %q", in, got, want)
 		}
 	}
-	if _, key, _ := (Front{Key: 1, Menu: f.Menu}).cut([]byte("\x1b[97;5u")); string(key) != "\x1b[97;5u" {
+	if _, key, _ := (Front{Key: 1, Menu: f.Menu}).cut([]byte("\x1b[97;5u"), new(bool)); string(key) != "\x1b[97;5u" {
 		t.Errorf("Ctrl-A is %q", key)
 	}
-	if before, key, _ := (Front{}).cut([]byte("\x1c")); len(before) != 1 || key != nil {
+	if before, key, _ := (Front{}).cut([]byte("\x1c"), new(bool)); len(before) != 1 || key != nil {
 		t.Error("a front without a key has one")
 	}
 }

@@ -1,12 +1,14 @@
 package attach
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ const (
 	maxFronts = 16
 	maxScreen = 256 << 10 // bytes of output that a front gets when it comes
 	maxQueue  = 4 << 20   // bytes that wait for one front
+	maxTyped  = 256       // pieces of input that wait for the program, of one front
 )
 
 // A Holder holds the terminal of one program. Make one with [NewHolder].
@@ -30,6 +33,7 @@ type Holder struct {
 	master *os.File // nil until the program starts
 	size   pty.Size
 	screen []byte // the last of what was written
+	modes  modes  // what of the terminal it has switched
 	told   []byte // messages that nobody has been shown yet
 	fronts map[*front]struct{}
 	ended  bool
@@ -59,7 +63,7 @@ func (h *Holder) Add(c net.Conn) {
 		h.told = nil
 	}
 	if len(h.screen) > 0 {
-		f.put(frameOutput, h.screen)
+		f.put(frameOutput, h.shown())
 	}
 	h.all.Add(1)
 	h.mu.Unlock()
@@ -71,6 +75,19 @@ func (h *Holder) Add(c net.Conn) {
 		h.mu.Unlock()
 		f.close()
 	}()
+}
+
+// shown is what a front gets that comes late: what was written last, from the beginning of a
+// line if the beginning is gone, and what was switched in the terminal before. The caller
+// holds mu.
+func (h *Holder) shown() []byte {
+	text := h.screen
+	if len(text) == maxScreen {
+		if i := bytes.IndexByte(text, '\n'); i >= 0 {
+			text = text[i+1:]
+		}
+	}
+	return slices.Concat(h.modes.on(), text, h.modes.on())
 }
 
 // Serve adds every front that comes to l, until l is closed.
@@ -89,6 +106,10 @@ func (h *Holder) Serve(l net.Listener) error {
 
 // hear does what a front says, until it has gone or says what it should not.
 func (h *Holder) hear(f *front) {
+	// A program that does not read holds up no other word of the front.
+	typed := make(chan []byte, maxTyped)
+	defer close(typed)
+	go h.enter(typed)
 	for {
 		kind, p, err := readFrame(f.conn)
 		if err != nil {
@@ -96,13 +117,9 @@ func (h *Holder) hear(f *front) {
 		}
 		switch {
 		case kind == frameInput:
-			h.mu.Lock()
-			m := h.master
-			h.mu.Unlock()
-			if m != nil {
-				if _, err := m.Write(p); err != nil {
-					continue // the program has gone: its end comes
-				}
+			select {
+			case typed <- p:
+			default: // the program reads nothing: what is typed to it is lost
 			}
 		case kind == frameSize && len(p) == 4:
 			h.resize(pty.Size{Rows: binary.BigEndian.Uint16(p), Columns: binary.BigEndian.Uint16(p[2:])})
@@ -110,6 +127,18 @@ func (h *Holder) hear(f *front) {
 			h.stop()
 		default:
 			return
+		}
+	}
+}
+
+// enter types what a front sends, until that is over.
+func (h *Holder) enter(typed <-chan []byte) {
+	for p := range typed {
+		h.mu.Lock()
+		m := h.master
+		h.mu.Unlock()
+		if m != nil {
+			_, _ = m.Write(p) // the program has gone: its end comes
 		}
 	}
 }
@@ -166,6 +195,7 @@ func (h *Holder) write(p []byte) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.modes.feed(p)
 	h.screen = append(h.screen, p...)
 	if over := len(h.screen) - maxScreen; over > 0 {
 		h.screen = append(h.screen[:0], h.screen[over:]...)

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +35,9 @@ type Front struct {
 	Err io.Writer // gets messages of ours, while the terminal is not the program's
 	// Key is the hot-key, as a control character: 0x1c is Ctrl-\. 0 for none.
 	Key byte
-	// Menu is asked when the hot-key was pressed; the terminal is as it is without us then.
-	Menu func(ctx context.Context, s State) Choice
+	// Menu is asked when the hot-key was pressed; the terminal is as it is without us then,
+	// and shows its other screen already if other.
+	Menu func(ctx context.Context, s State, other bool) Choice
 	// Changed hears of each State; nil for nobody.
 	Changed func(State)
 }
@@ -97,6 +100,8 @@ type person struct {
 	mu     sync.Mutex // of the terminal
 	state  State
 	raw    *pty.Raw
+	modes  modes  // that the program switched in the terminal
+	paste  bool   // what is typed is being pasted
 	menu   bool   // the person looks at a page of ours
 	behind []byte // what the program wrote meanwhile
 	told   []byte // what we have to say when the program has ended
@@ -112,6 +117,7 @@ func (p *person) show(b []byte) error {
 		}
 		return nil
 	}
+	p.modes.feed(b)
 	_, err := p.f.Out.Write(b)
 	return err
 }
@@ -193,7 +199,7 @@ func (p *person) pass(ctx context.Context, raw *pty.Raw) {
 		}
 		rest := buf[:n]
 		for len(rest) > 0 {
-			before, key, after := p.f.cut(rest)
+			before, key, after := p.f.cut(rest, &p.paste)
 			if len(before) > 0 && p.frame(frameInput, before) != nil {
 				return
 			}
@@ -205,12 +211,36 @@ func (p *person) pass(ctx context.Context, raw *pty.Raw) {
 	}
 }
 
+// What is around a paste, where a program asks for that (xterm, mode 2004).
+var pasteBegin, pasteEnd = []byte("\x1b[200~"), []byte("\x1b[201~")
+
 // cut returns what comes before the hot-key, the key as it was sent, and what comes after.
 // A terminal that tells keys apart more finely sends it as a sequence (the kitty protocol,
 // and modifyOtherKeys of xterm).
-func (f Front) cut(b []byte) (before, key, after []byte) {
+// What is pasted is text, whatever is in it: paste says whether b begins within a paste, and
+// is set to whether it ends in one.
+func (f Front) cut(b []byte, paste *bool) (before, key, after []byte) {
 	if f.Key == 0 || f.Menu == nil {
 		return b, nil, nil
+	}
+	if *paste {
+		i := bytes.Index(b, pasteEnd)
+		if i < 0 {
+			return b, nil, nil
+		}
+		*paste = false
+		i += len(pasteEnd)
+		before, key, after = f.cut(b[i:], paste)
+		return b[:i+len(before)], key, after
+	}
+	if i := bytes.Index(b, pasteBegin); i >= 0 {
+		if before, key, after = f.cut(b[:i], paste); len(key) > 0 {
+			return before, key, b[len(before)+len(key):]
+		}
+		*paste = true
+		i += len(pasteBegin)
+		before, key, after = f.cut(b[i:], paste)
+		return b[:i+len(before)], key, after
 	}
 	code := int(f.Key) | 0x40
 	if f.Key >= 1 && f.Key <= 26 {
@@ -232,20 +262,27 @@ func (f Front) cut(b []byte) (before, key, after []byte) {
 func (p *person) ask(ctx context.Context, raw *pty.Raw, key []byte) error {
 	p.mu.Lock()
 	p.menu = true
-	s := p.state
-	err := raw.Cooked()
+	s, was := p.state, p.modes
+	was.set = maps.Clone(was.set)
+	for _, screen := range []int{47, 1047, 1049} {
+		delete(was.set, screen) // which a page of ours is shown on
+	}
+	_, werr := p.f.Out.Write(was.off())
+	err := errors.Join(raw.Cooked(), werr)
 	p.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	choice := p.f.Menu(ctx, s)
+	choice := p.f.Menu(ctx, s, p.modes.other())
 	if err := raw.Raw(); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	p.menu = false
-	_, err = p.f.Out.Write(p.behind)
+	behind := p.behind
 	p.behind = nil
+	p.modes.feed(behind)
+	_, err = p.f.Out.Write(slices.Concat(was.on(), behind))
 	p.mu.Unlock()
 	switch {
 	case err != nil:
@@ -264,15 +301,16 @@ func (p *person) ask(ctx context.Context, raw *pty.Raw, key []byte) error {
 // release gives the terminal back, and says what waited to be said.
 func (p *person) release() error {
 	p.mu.Lock()
-	raw, told := p.raw, p.told
+	raw, told, off := p.raw, p.told, p.modes.off()
 	p.mu.Unlock()
 	if raw == nil {
 		return nil
 	}
-	err := raw.Restore()
+	_, werr := p.f.Out.Write(off)
+	err := errors.Join(raw.Restore(), werr)
 	_ = p.conn.SetDeadline(time.Now()) // whatever is still being sent
 	p.work.Wait()
-	_, werr := p.f.Err.Write(told)
+	_, werr = p.f.Err.Write(told)
 	return errors.Join(err, werr)
 }
 
