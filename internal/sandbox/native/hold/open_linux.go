@@ -194,7 +194,7 @@ func isPipe(fd int) bool {
 
 // openNameless opens a file without a name in the directory path.
 func (w *worker) openNameless(dirfd int32, path string, o opening) answer {
-	t, _, e := w.find(dirfd, path, true)
+	t, _, e := w.find(dirfd, path, o.flags&unix.O_NOFOLLOW == 0)
 	if e != 0 {
 		return lost(path, e)
 	}
