@@ -76,7 +76,7 @@ func newApprovalsShow(s *streams, d *desks) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return s.value(q, func() string { return q.Text })
+				return s.value(q, func() string { return q.Text + q.ScopesText })
 			})
 		},
 	}
@@ -86,16 +86,21 @@ func newApprovalsShow(s *streams, d *desks) *cobra.Command {
 func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 	use, short, past := "deny ID", "Say no", "Denied.\n"
 	if yes {
-		use, short, past = "approve ID", "Say yes to exactly what is shown, once", "Approved.\n"
+		use, short, past = "approve ID", "Say yes to exactly what is shown, once or for the session", "Approved.\n"
 	}
 	var all bool
-	var message string
+	var message, span string
+	var scope int
 	c := &cobra.Command{
 		Use:         use,
 		Short:       short,
 		Args:        cobra.ExactArgs(1),
 		Annotations: exits(status{codeDenied, "this person may not answer that question"}),
 		RunE: func(c *cobra.Command, args []string) error {
+			last, err := lasting(span, scope)
+			if err != nil {
+				return err
+			}
 			return with(c.Context(), d.connect, func(e *api.Client) error {
 				q, err := e.Question(c.Context(), args[0])
 				if err != nil {
@@ -104,7 +109,7 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 				if !s.json {
 					fmt.Fprint(s.err, printable(q.Text))
 				}
-				choice := api.Choice{Yes: yes, Message: message} // the oldest call alone: more may have come since the person looked
+				choice := api.Choice{Yes: yes, Message: message, Scope: last} // the oldest call alone: more may have come since the person looked
 				if all {
 					choice.Mark = q.Mark
 				}
@@ -122,6 +127,9 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 					if yes && !all && q.Calls > 1 {
 						return fmt.Sprintf("Approved, one of %d identical calls; \"--all\" is for all that wait.\n", q.Calls)
 					}
+					if last > 0 && last <= len(q.Scopes) {
+						return fmt.Sprintf("Approved for the session: %s. \"ringfence grants\" lists it, and takes it back.\n", q.Scopes[last-1].Text)
+					}
 					return past
 				})
 			})
@@ -129,10 +137,25 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 	}
 	if yes {
 		c.Flags().BoolVar(&all, "all", false, "approve every identical call that waits now, not the oldest alone")
+		c.Flags().StringVar(&span, "for", "once", "`once`, or session: until the session ends, within a scope")
+		c.Flags().IntVar(&scope, "scope", 1, "with --for session: which scope, `N` as \"approvals show\" numbers them")
 	} else {
 		c.Flags().StringVarP(&message, "message", "m", "", "tell the agent `TEXT`, such as what to do instead (at most 1000 bytes)")
 	}
 	return c
+}
+
+// lasting is the scope of an answer: 0 for one that is for the call alone.
+func lasting(span string, scope int) (int, error) {
+	switch {
+	case span == "" || span == "once":
+		return 0, nil
+	case span != "session":
+		return 0, &exitError{code: codeUsage, err: fmt.Errorf("--for %q: a yes is for once or for session", span)}
+	case scope < 1:
+		return 0, &exitError{code: codeUsage, err: fmt.Errorf("--scope %d: scopes are numbered from 1", scope)}
+	}
+	return scope, nil
 }
 
 // stillWanted says what a question needs besides a yes that was counted; "" if that was

@@ -15,8 +15,10 @@ func newGrants(s *streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grants",
 		Short: "See what was granted to sessions, and take it back",
-		Long: "An agent can ask for a connection that its policy does not allow (the tool\n" +
-			"proxy.add_proxy_domain). What a person allows so is in force until the session ends.",
+		Long: "A yes can be for a session (\"ringfence approvals approve ID --for session\"), and an\n" +
+			"agent can ask for a connection that its policy does not allow (the tool\n" +
+			"proxy.add_proxy_domain). What a person allows so is in force until the session ends,\n" +
+			"or its engine.",
 	}
 	c.AddCommand(newGrantsList(s), newGrantsRevoke(s))
 	return c
@@ -39,7 +41,15 @@ func newGrantsList(s *streams) *cobra.Command {
 					}
 					var b strings.Builder
 					for _, g := range all {
-						fmt.Fprintf(&b, "%s  connections to %s\n", g.Session, g.Host)
+						if g.ID == "" {
+							fmt.Fprintf(&b, "%s  %s  connections to it\n", g.Session, g.Host)
+							continue
+						}
+						by := ""
+						if g.Tool != "" {
+							by = g.Tool + ": "
+						}
+						fmt.Fprintf(&b, "%s  %s  %s%s (used %d times)\n", g.Session, g.ID, by, g.Text, g.Used)
 					}
 					return b.String()
 				})
@@ -50,11 +60,14 @@ func newGrantsList(s *streams) *cobra.Command {
 
 func newGrantsRevoke(s *streams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "revoke SESSION HOST:PORT",
+		Use:   "revoke SESSION ID|HOST:PORT",
 		Short: "Take a grant back; connections that are open go on until they are closed",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			g := api.Grant{Session: args[0], Host: args[1]}
+			g := api.Grant{Session: args[0], ID: args[1]}
+			if strings.Contains(args[1], ":") {
+				g.ID, g.Host = "", args[1]
+			}
 			return with(c.Context(), connect, func(e *api.Client) error {
 				err := e.RevokeGrant(c.Context(), g)
 				if errors.Is(err, api.ErrNotFound) {

@@ -34,11 +34,14 @@ func (f deskFace) Ask(ctx context.Context, q gate.Question) (gate.Answer, error)
 		Args: string(q.Arguments), Clauses: clausesOf(q.Asked), Digest: desk.Sum(q.Digest),
 		Asker: who.who, OwnTerminal: who.ownTerminal,
 	}
+	for _, s := range q.Scopes {
+		dq.Scopes = append(dq.Scopes, desk.Scope{Form: s.Form, Text: s.Text, Such: s.Such, Not: s.Not})
+	}
 	if q.Wait > 0 {
 		dq.Deadline = f.now().Add(q.Wait)
 	}
 	a, err := f.desk.Ask(ctx, dq)
-	out := gate.Answer{ID: a.Question, Approved: err == nil && a.Approved, Token: a.Token}
+	out := gate.Answer{ID: a.Question, Approved: err == nil && a.Approved, Token: a.Token, Scope: a.Scope}
 	if !out.Approved {
 		out.Code = act.CodeRefused
 	}
@@ -122,7 +125,7 @@ func (e *Engine) Question(_ context.Context, c api.Caller, id string) (api.Quest
 // tried who may not is on record.
 func (e *Engine) AnswerQuestion(ctx context.Context, c api.Caller, id string, choice api.Choice) error {
 	q, _ := e.desk.Get(id) // the answer says if there is none
-	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark, Message: choice.Message})
+	err := e.desk.Answer(id, identity(c.Peer), desk.Choice{Yes: choice.Yes, Mark: choice.Mark, Message: choice.Message, Scope: choice.Scope})
 	switch {
 	case errors.Is(err, desk.ErrGone):
 		return api.Errorf(api.CodeNotFound, "%v", err)
@@ -165,7 +168,10 @@ func question(q desk.Question) api.Question {
 			UID: q.Asker.UID, PID: q.Asker.PID, SID: q.Asker.SID, TTY: q.Asker.TTY, Name: q.Asker.Name, Known: q.Asker.Known,
 		},
 		OwnTerminal: q.OwnTerminal, Asked: q.Asked, Deadline: q.Deadline, Calls: q.Calls, Mark: q.Mark,
-		Text: desk.Render(q),
+		Text: desk.Render(q), ScopesText: desk.RenderScopes(q),
+	}
+	for _, s := range q.Scopes {
+		out.Scopes = append(out.Scopes, api.QuestionScope(s))
 	}
 	for _, c := range q.Clauses {
 		out.Clauses = append(out.Clauses, api.QuestionClause(c))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
 )
 
 // entryRevoked says that a grant of a session was taken back, and by whom.
@@ -26,6 +27,9 @@ func (e *Engine) Grants(_ context.Context, _ api.Caller, session string) ([]api.
 		for _, g := range r.gate.Session.Grants() {
 			all = append(all, api.Grant{Session: id, Host: g})
 		}
+		for _, s := range r.gate.Session.Scopes() {
+			all = append(all, api.Grant{Session: id, ID: s.ID, Tool: s.Tool, Text: desk.Visible(s.Text, 4096), Used: s.Used})
+		}
 	}
 	slices.SortStableFunc(all, func(a, b api.Grant) int { return slices.Compare([]string{a.Session}, []string{b.Session}) })
 	return all, nil
@@ -36,10 +40,14 @@ func (e *Engine) RevokeGrant(ctx context.Context, c api.Caller, g api.Grant) err
 	e.mu.Lock()
 	r := e.runs[g.Session]
 	e.mu.Unlock()
-	if r == nil || !r.gate.Session.Revoke(g.Host) {
-		return api.Errorf(api.CodeNotFound, "session %q has no grant for %q", g.Session, g.Host)
+	what, is := "host", g.Host
+	if g.ID != "" {
+		what, is = "grant", g.ID
+	}
+	if r == nil || g.ID == "" && !r.gate.Session.Revoke(g.Host) || g.ID != "" && !r.gate.Session.Withdraw(g.ID) {
+		return api.Errorf(api.CodeNotFound, "session %q has no grant %q", g.Session, is)
 	}
 	who := identity(c.Peer)
 	by := fmt.Sprintf("%s (uid %d, pid %d)", who.Name, who.UID, who.PID)
-	return e.append(ctx, g.Session, entryRevoked, map[string]any{"host": g.Host, "by": by})
+	return e.append(ctx, g.Session, entryRevoked, map[string]any{what: is, "by": by})
 }

@@ -18,7 +18,7 @@ import (
 // A no with a message is taken only from whom a yes would not be refused as that of the
 // asker: a message passes for the person's word, and nobody may give it to himself.
 //
-// Errors: ErrGone, ErrSelf, ErrRole, ErrTwice, ErrMessage. With an error nothing was
+// Errors: ErrGone, ErrSelf, ErrRole, ErrTwice, ErrMessage, ErrScope. With an error nothing was
 // counted.
 func (d *Desk) Answer(id string, who Identity, choice Choice) error {
 	d.mu.Lock()
@@ -34,6 +34,9 @@ func (d *Desk) Answer(id string, who Identity, choice Choice) error {
 	if err := choice.bounded(); err != nil {
 		return fmt.Errorf("answering %s: %w", id, err)
 	}
+	if n := len(e.q.Scopes); choice.Scope < 0 || choice.Scope > n || choice.Scope > 0 && !choice.Yes {
+		return fmt.Errorf("answering %s: %w: %d; a yes can be for the session in %s, see \"ringfence approvals show\"", id, ErrScope, choice.Scope, counted(n, "scope"))
+	}
 	if !choice.Yes {
 		v := Vote{By: who, At: now}
 		if choice.Message != "" {
@@ -46,7 +49,7 @@ func (d *Desk) Answer(id string, who Identity, choice Choice) error {
 		d.refuse(e, v)
 		return nil
 	}
-	if err := d.approve(e, who, choice.Mark, now); err != nil {
+	if err := d.approve(e, who, choice, now); err != nil {
 		return fmt.Errorf("answering %s: %w", id, err)
 	}
 	return nil
@@ -91,7 +94,8 @@ func (d *Desk) refuse(e *entry, v Vote) {
 }
 
 // approve counts a yes. The lock is held.
-func (d *Desk) approve(e *entry, who Identity, mark uint64, now time.Time) error {
+func (d *Desk) approve(e *entry, who Identity, choice Choice, now time.Time) error {
+	mark := choice.Mark
 	if mark >= e.next {
 		return fmt.Errorf("mark %d names calls that were never shown (the newest is %d)", mark, e.next-1)
 	}
@@ -99,7 +103,7 @@ func (d *Desk) approve(e *entry, who Identity, mark uint64, now time.Time) error
 	if len(covered) == 0 {
 		return ErrGone
 	}
-	v := Vote{By: who, Yes: true, At: now}
+	v := Vote{By: who, Yes: true, At: now, Scope: choice.Scope}
 	for _, c := range covered {
 		self, unsure := isSelf(c, who)
 		if self {
@@ -184,6 +188,7 @@ func (e *entry) approved(c *call) Answer {
 		a.Clauses = append(a.Clauses, cl.ID)
 	}
 	for _, v := range c.votes {
+		a.Scope = v.Scope // of the last: what several people must approve has no scope
 		a.SelfNotExcluded = a.SelfNotExcluded || v.SelfNotExcluded
 	}
 	return a

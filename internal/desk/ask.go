@@ -60,6 +60,7 @@ func (d *Desk) bounded(q Question) (Question, error) {
 	}
 	q.Effects = slices.Clone(q.Effects)
 	q.Clauses = slices.Clone(q.Clauses)
+	q.Scopes = slices.Clone(q.Scopes[:min(len(q.Scopes), maxScopes)])
 	q.ArgsBytes = max(q.ArgsBytes, len(q.Args))
 	if len(q.Args) > d.opts.MaxArgs {
 		cut := d.opts.MaxArgs
@@ -79,6 +80,9 @@ func (d *Desk) bounded(q Question) (Question, error) {
 		if err := d.reachable(q.Clauses[i]); err != nil {
 			return q, err
 		}
+	}
+	for _, s := range q.Scopes {
+		n += len(s.Form) + len(s.Text) + len(s.Such) + len(s.Not)
 	}
 	if n > maxQuestion {
 		return q, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, n, maxQuestion)

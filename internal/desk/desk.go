@@ -58,6 +58,8 @@ var (
 	ErrMessage = errors.New("this answer cannot have that message")
 	// ErrTwice says that this person has already said yes to these calls.
 	ErrTwice = errors.New("this person has already approved, and counts once, from whatever terminal: people are users of this machine")
+	// ErrScope says that the question cannot be answered for the session, or not so.
+	ErrScope = errors.New("no such scope")
 	// ErrToken says that a token is forged, foreign, used up or made for
 	// something else.
 	ErrToken = errors.New("not a valid approval")
@@ -106,6 +108,7 @@ type Person struct {
 const (
 	maxEffects   = 256       // effects one person can be asked to read
 	maxClauses   = 64        // clauses of one question
+	maxScopes    = 8         // scopes of one question
 	maxQuestion  = 256 << 10 // bytes of text in one question
 	maxTokens    = 4096      // approvals not yet consumed
 	maxWatchers  = 64

@@ -428,3 +428,31 @@ func TestWatch(t *testing.T) {
 		<-first
 	})
 }
+
+// TestScope: a yes is for the session only in a scope that was shown, and a no never is.
+func TestScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Options{})
+		q := ask(1)
+		q.Scopes = []Scope{{Form: "exact", Text: "this"}, {Form: "subtree", Text: "create beneath /w\n", Such: "/w/a", Not: "/v"}}
+		ch := start(t.Context(), d, q)
+		shown := d.List()[0]
+		if got := RenderScopes(shown); strings.Count(got, "\n") != 5 || !strings.Contains(got, "2  subtree    create beneath /w␊\n           such as    /w/a\n") {
+			t.Errorf("%s", got)
+		}
+		for _, c := range []Choice{{Yes: true, Scope: 3}, {Yes: true, Scope: -1}, {Scope: 1}} {
+			if err := d.Answer(shown.ID, alice, c); !errors.Is(err, ErrScope) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		if err := d.Answer(shown.ID, alice, Choice{Yes: true, Scope: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if a := <-ch; !a.Approved || a.Scope != 2 {
+			t.Errorf("%+v", a)
+		}
+		if RenderScopes(ask(1)) != "" {
+			t.Error("scopes where there are none")
+		}
+	})
+}

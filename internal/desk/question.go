@@ -77,8 +77,10 @@ type Question struct {
 	Args      string       `json:"args,omitempty"`
 	ArgsBytes int          `json:"args_bytes,omitempty"` // size of the arguments before they were cut to a preview; set by the desk if 0
 	Clauses   []Clause     `json:"clauses"`              // at least one, at most 64
-	Digest    Sum          `json:"digest"`               // what an answer binds to, from [Digest]
-	Asker     Identity     `json:"asker"`                // the client that waits
+	// Scopes are the ways in which a yes can be for the session; none: it cannot. At most 8.
+	Scopes []Scope  `json:"scopes,omitempty"`
+	Digest Sum      `json:"digest"` // what an answer binds to, from [Digest]
+	Asker  Identity `json:"asker"`  // the client that waits
 	// OwnTerminal says that the asker is a verb that owns its terminal and
 	// prompts there ([Prompt]): an answer by that very process is the person's in
 	// front of it. Other processes of the same session stay refused.
@@ -87,6 +89,14 @@ type Question struct {
 	Deadline    time.Time `json:"deadline"` // zero: Options.Wait from now; of several calls the earliest
 	Calls       int       `json:"calls"`    // set by the desk: identical calls that wait
 	Mark        uint64    `json:"mark"`     // set by the desk: names exactly these calls, for [Choice.Mark]
+}
+
+// A Scope is one way to say yes for the session.
+type Scope struct {
+	Form string `json:"form"`           // such as "exact" or "subtree"
+	Text string `json:"text"`           // what is allowed
+	Such string `json:"such,omitempty"` // an example of what is within
+	Not  string `json:"not,omitempty"`  // an example of what is not
 }
 
 // MaxMessage is how long a message to the client that waits may be, in bytes.
@@ -101,6 +111,9 @@ type Choice struct {
 	// Message is what whoever says no tells the client that waits: UTF-8, at most
 	// [MaxMessage] bytes. With a yes it is an error.
 	Message string `json:"message,omitempty"`
+	// Scope makes a yes one for the session: which of [Question.Scopes], counted from 1. With
+	// 0 it is for the calls alone; with a no it is an error.
+	Scope int `json:"scope,omitempty"`
 }
 
 // A Vote is one person's answer as it was taken.
@@ -111,6 +124,7 @@ type Vote struct {
 	Clauses         []string  `json:"clauses,omitempty"` // the clauses that this yes counts for
 	SelfNotExcluded bool      `json:"self_not_excluded,omitempty"`
 	Message         string    `json:"message,omitempty"` // of a no; as [Visible] shows it
+	Scope           int       `json:"scope,omitempty"`   // of a yes for the session
 }
 
 // An Answer is what became of one call that waited. The zero Answer denies.
@@ -118,6 +132,7 @@ type Answer struct {
 	Question string   `json:"question"` // id of the question it was shown in
 	Approved bool     `json:"approved"`
 	Clauses  []string `json:"clauses,omitempty"` // Approved: the ids of every clause shown
+	Scope    int      `json:"scope,omitempty"`   // Approved for the session: which of the scopes, from 1
 	Votes    []Vote   `json:"votes,omitempty"`
 	// SelfNotExcluded says that for at least one yes the machine could not tell
 	// the approver from the asker.

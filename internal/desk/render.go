@@ -85,6 +85,23 @@ func deeds(effects []act.Effect) []deed {
 	return all
 }
 
+// RenderScopes returns how q can be answered for the session, as lines like those of
+// [Render]; "" if it cannot.
+func RenderScopes(q Question) string {
+	if len(q.Scopes) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "  for this session: \"approve %s --for session --scope N\"\n", Visible(q.ID, maxName))
+	for i, s := range q.Scopes {
+		fmt.Fprintf(&b, "        %d  %-10s %s\n", i+1, Visible(s.Form, maxName), Visible(s.Text, maxLine))
+		if s.Such != "" {
+			fmt.Fprintf(&b, "           such as    %s\n           but not    %s\n", Visible(s.Such, maxLine), Visible(s.Not, maxLine))
+		}
+	}
+	return b.String()
+}
+
 func quorum(c Clause) string {
 	who := "one person"
 	if n := max(c.Count, 1); n > 1 {

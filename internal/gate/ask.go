@@ -24,9 +24,10 @@ func (g *Gate) person(ctx context.Context, d *draft) *refusal {
 		return refuse(act.CodeEvidence, "the question could not be recorded, so nobody was asked: %v", err)
 	}
 	digest := d.digest(g)
+	d.choices = d.scopes()
 	a, err := g.o.Desk.Ask(ctx, Question{
 		Session: d.req.Session, Principal: d.req.Principal, Tool: d.req.Tool,
-		Effects: d.res.Effects, Arguments: d.res.Bytes, Asked: ask.Ask, Digest: digest,
+		Effects: d.res.Effects, Arguments: d.res.Bytes, Asked: ask.Ask, Scopes: d.choices, Digest: digest,
 		Wait: d.run.Ask.Wait, Asker: d.run.Ask.Asker(),
 	})
 	if errors.Is(err, ErrNotAsked) {

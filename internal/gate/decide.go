@@ -26,6 +26,8 @@ type draft struct {
 	judged   policy.Decision
 	approved []string // clauses that a person approved
 	answer   *Answer
+	lasted   string   // the yes for the session by which nobody is asked
+	choices  []Scope  // what a person can say yes to for the session
 	asked    bool     // the request entry is already in the ledger
 	paying   bool     // a place in the purse is taken
 	notes    []string // what of its trees a box does not give, and why
@@ -113,6 +115,9 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 	}
 	d.cover()
 	if no := d.judge(g); no != nil {
+		return no
+	}
+	if no := d.lasts(g); no != nil {
 		return no
 	}
 	if no := g.guard(ctx, d); no != nil {
@@ -285,6 +290,9 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 		loans, no = d.loans()
 	}
 	if no == nil {
+		no = d.keep(g)
+	}
+	if no == nil {
 		no = d.pay()
 	}
 	if no == nil {
@@ -297,6 +305,7 @@ func (g *Gate) settle(ctx context.Context, d *draft, no *refusal) (act.Ticket, e
 	id, err := g.record(ctx, d, t, no == nil && !act.Observes(d.res.Effects))
 	if err != nil {
 		d.unpay()
+		d.unkeep()
 		evidence := refuse(act.CodeEvidence, "the decision could not be recorded, so nothing was done: %v", err)
 		return d.denied(evidence), err
 	}

@@ -157,7 +157,7 @@ func (e decisionEntry) canonical() []byte {
 	o = o.text("box", e.Box).some("changed", e.Changed).some("code", string(e.Code))
 	o = texts(o, "counted", e.Counted).some("dispatch", e.Dispatch)
 	o = strconv.AppendBool(o.member("durable"), e.Durable)
-	o = texts(o, "labels", e.Labels).text("policy", e.Policy).some("reason", e.Reason)
+	o = texts(o.some("granted", e.Granted), "labels", e.Labels).text("policy", e.Policy).some("reason", e.Reason)
 	return append(texts(o, "rules", e.Rules).text("verdict", e.Verdict.String()), '}')
 }
 

@@ -37,7 +37,7 @@ func TestEntriesAreCanonical(t *testing.T) {
 		}
 		same(t, r.canonical(), r)
 		d := decisionEntry{
-			act.Verdict(rapid.IntRange(0, 2).Draw(t, "verdict")), act.Code(r.Tool), list.Draw(t, "rules"), r.Arguments, list.Draw(t, "approved"), list.Draw(t, "counted"),
+			act.Verdict(rapid.IntRange(0, 2).Draw(t, "verdict")), act.Code(r.Tool), list.Draw(t, "rules"), r.Arguments, list.Draw(t, "approved"), text.Draw(t, "granted"), list.Draw(t, "counted"),
 			r.Pin, r.Tool, r.Digest, text.Draw(t, "box"), rapid.Bool().Draw(t, "durable"), labels[:rapid.IntRange(0, 1).Draw(t, "labels")],
 		}
 		same(t, d.canonical(), d)

@@ -102,10 +102,12 @@ type people struct {
 	spent   error
 	before  func()
 	digests [][32]byte
+	forms   []string // of the scopes that were offered last
 }
 
 func (p *people) Ask(_ context.Context, q Question) (Answer, error) {
 	p.digests = append(p.digests, q.Digest)
+	p.forms = forms(q.Scopes)
 	if p.before != nil {
 		p.before()
 	}

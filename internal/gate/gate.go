@@ -15,7 +15,8 @@
 //	    about a program, which does not start before its box is on disk, and they are.
 //	G3  An approval is for exactly the call that was shown: after the wait the
 //	    request is resolved and judged again and must come out the same, and the
-//	    token is consumed before the ticket allows.
+//	    token is consumed before the ticket allows. A yes for the session spares the
+//	    asking alone, and only within the scope that the person chose.
 //	G4  No outcome leaves Finish unrecorded, and none leaves it twice.
 //	G5  A definition of a tool or a prompt is shown, and a call to it dispatched, only
 //	    while its pin is approved.
@@ -158,6 +159,7 @@ type Question struct {
 	Effects   []act.Effect
 	Arguments []byte
 	Asked     []policy.Asked
+	Scopes    []Scope // in which a yes can be for the session; none: it cannot
 	Digest    [32]byte
 	Wait      time.Duration
 	Asker     any
@@ -170,6 +172,7 @@ type Answer struct {
 	Code     act.Code // why not: refused or no-answer
 	By       []string // who answered, as the kernel identifies them
 	Note     string   // "self-approval not excluded"
+	Scope    int      // of a yes for the session: which of Question.Scopes, from 1; 0: for this call
 	Message  string   // of who said no, to the agent: one line without controls
 	Token    string   // consumed before the ticket allows; never recorded
 }

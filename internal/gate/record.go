@@ -59,6 +59,7 @@ type answerEntry struct {
 	By       []string `json:"by,omitempty"`
 	Note     string   `json:"note,omitempty"`
 	Message  string   `json:"message,omitempty"`
+	Scope    string   `json:"scope,omitempty"` // of a yes for the session
 }
 
 type decisionEntry struct {
@@ -67,6 +68,7 @@ type decisionEntry struct {
 	Rules    []string    `json:"rules,omitempty"`
 	Reason   string      `json:"reason,omitempty"`
 	Approved []string    `json:"approved,omitempty"` // clauses a person approved
+	Granted  string      `json:"granted,omitempty"`  // the question whose yes for the session spared the asking
 	Counted  []string    `json:"counted,omitempty"`  // limited clauses this counts against
 	Dispatch string      `json:"dispatch,omitempty"` // SHA-256 of what is dispatched
 	Changed  string      `json:"changed,omitempty"`  // what is dispatched, where it differs from what was given
@@ -100,9 +102,11 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 		entries = append(entries, entry(d, EntryRequest, g.requestEntry(d)))
 	}
 	if a := d.answer; a != nil {
-		entries = append(entries, entry(d, EntryAnswer, answerEntry{
-			Question: a.ID, Approved: a.Approved, Code: a.Code, By: a.By, Note: a.Note, Message: g.clean(a.Message),
-		}))
+		answer := answerEntry{Question: a.ID, Approved: a.Approved, Code: a.Code, By: a.By, Note: a.Note, Message: g.clean(a.Message)}
+		if s := d.chosen(); s != nil {
+			answer.Scope = g.clean(s.Text)
+		}
+		entries = append(entries, entry(d, EntryAnswer, answer))
 		durable, now = true, true
 	}
 	de := decisionEntry{
@@ -110,7 +114,7 @@ func (g *Gate) record(ctx context.Context, d *draft, t act.Ticket, durable bool)
 		Box: d.box(), Durable: durable,
 	}
 	if t.Verdict == act.Allow {
-		de.Labels = d.sets()
+		de.Labels, de.Granted = d.sets(), d.lasted
 		de.Approved, de.Counted, de.Dispatch = d.approved, d.judged.Limited, digest(t.Bytes)
 		if string(t.Bytes) != string(d.req.Args) {
 			de.Changed = g.readable(t.Bytes)

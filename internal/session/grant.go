@@ -52,19 +52,17 @@ const maxScopes = 256
 // consent, and do no more than what it names. It is in memory alone, so no engine that
 // starts again has it. The gate says which calls are within it.
 type Scope struct {
-	ID       string     // of the question that was answered so
-	Form     string     // how Place is meant, see the gate
-	Place    string     // a directory, a host, or "" where Digest or Effects say it
-	Text     string     // for people
-	Verb     act.Verb   // of the request
-	Tool     string     // as the request names it
-	Bound    string     // its definition, what is started as its server, and the policy
-	Clauses  []string   // that were approved
-	Kinds    []act.Kind // of effects
-	Effects  []string   // the effects themselves, as text
-	Digest   [32]byte   // of one call
-	Approved []string   // who said so, as the record has it
-	Used     int        // calls that passed by it since
+	ID      string   // of the question that was answered so
+	Form    string   // how Place is meant, see the gate
+	Place   string   // a directory, a host, a tool, or "" where Digest says it
+	Text    string   // for people
+	Verb    act.Verb // of the request
+	Tool    string   // as the request names it
+	Bound   string   // its definition, what is started as its server, and the policy
+	Clauses []string // that were approved
+	Kinds   []string // of effects
+	Digest  [32]byte // of one call
+	Used    int      // calls that passed by it since
 }
 
 // Keep puts s in force. false: there are too many, or the session ended. Of one id there is

@@ -2,10 +2,15 @@ package api
 
 import "context"
 
-// A Grant is a connection that a person let pass in one session until it ends.
+// A Grant is what a person let pass in one session until it ends: a connection, or calls
+// that would be asked about.
 type Grant struct {
 	Session string `json:"session"`
-	Host    string `json:"host"` // "host:port"
+	Host    string `json:"host,omitempty"` // of a connection: "host:port"
+	ID      string `json:"id,omitempty"`   // else: of the question that was answered so
+	Tool    string `json:"tool,omitempty"` // whose calls pass, "" if no tool's
+	Text    string `json:"text,omitempty"` // what passes, for people, safe to print
+	Used    int    `json:"used,omitempty"` // how often something has passed by ID
 }
 
 // Grants returns what people granted a session, or all open ones for "".

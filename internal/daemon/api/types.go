@@ -135,6 +135,17 @@ type Question struct {
 	Calls       int              `json:"calls"` // identical calls that wait
 	Mark        uint64           `json:"mark"`  // names exactly these calls; a yes quotes it
 	Text        string           `json:"text"`  // for terminals: everything above, safe to print
+	// Scopes are the ways in which a yes can be for the session; none: it cannot.
+	Scopes     []QuestionScope `json:"scopes,omitempty"`
+	ScopesText string          `json:"scopes_text,omitempty"` // for terminals, safe to print
+}
+
+// A QuestionScope is one way to say yes for the session.
+type QuestionScope struct {
+	Form string `json:"form"`           // "exact", "directory", "subtree", "domain" or "tool"
+	Text string `json:"text"`           // what is allowed
+	Such string `json:"such,omitempty"` // an example of what is within
+	Not  string `json:"not,omitempty"`  // an example of what is not
 }
 
 // A QuestionClause is one clause that a question asks about.
@@ -153,6 +164,8 @@ type Choice struct {
 	// Message is of a no, for the agent: UTF-8, at most 1000 bytes. It is shown to it on
 	// one line, without controls. Whoever waits may not give one.
 	Message string `json:"message,omitempty"`
+	// Scope makes a yes one for the session: which of Question.Scopes, from 1.
+	Scope int `json:"scope,omitempty"`
 }
 
 // A QuestionEvent is one change at the desk. Kind is "asked", "changed",
