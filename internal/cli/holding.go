@@ -194,7 +194,7 @@ func (s *streams) look(ctx context.Context, conn net.Conn) (began bool, err erro
 		s.say("it runs on: \"ringfence sessions attach %s\" comes back", f.state.Session)
 		return true, nil
 	case f.state.Started && ctx.Err() != nil:
-		return true, nil //nolint:nilerr // the terminal has gone, and it runs on
+		return true, nil // the terminal has gone, and it runs on
 	case err != nil:
 		return f.state.Started, err
 	case status != codeDone:

@@ -74,7 +74,7 @@ func (c *commands) called(call *syntax.CallExpr, own map[string]bool) error {
 		return nil // what is in it is looked at where it stands
 	}
 	if _, err := c.view.program(argv[0], c.dir); err != nil && !strings.Contains(argv[0], "/") {
-		return nil //nolint:nilerr // a builtin, or nothing: no program of the machine
+		return nil // a builtin, or nothing: no program of the machine
 	}
 	return c.run(argv, nil)
 }

@@ -234,7 +234,7 @@ func (f Front) cut(b []byte, paste *bool) (before, key, after []byte) {
 		return b[:i+len(before)], key, after
 	}
 	if i := bytes.Index(b, pasteBegin); i >= 0 {
-		if before, key, after = f.cut(b[:i], paste); len(key) > 0 {
+		if before, key, _ = f.cut(b[:i], paste); len(key) > 0 {
 			return before, key, b[len(before)+len(key):]
 		}
 		*paste = true
