@@ -157,6 +157,7 @@ func newRoot(s *streams) *cobra.Command {
 		newSecret(s),
 		newLedger(s),
 		newNet(s),
+		newStatistics(s),
 		newVerify(s),
 		newEngine(s),
 		newServer(s),

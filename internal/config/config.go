@@ -65,6 +65,10 @@ type Config struct {
 	Profiles []provider.Profile
 	// Budgets bound what may be used of models. Default: nothing does.
 	Budgets Budgets
+	// StatisticsOff says that no statistics of the use of models are kept. Default false.
+	StatisticsOff bool
+	// StatisticsDays is how many days are kept: 1 to 3650. Default 90.
+	StatisticsDays int
 	// Log is what the engine prints to its log. Default slog.LevelWarn.
 	Log slog.Level
 }
@@ -117,15 +121,16 @@ const maxFile = 1 << 20 // bytes
 
 // file is the shape of config.json. Absent is nil.
 type file struct {
-	Ask       *ask                `json:"ask"`
-	Approvers map[string][]string `json:"approvers"` // role → names
-	Approvals *approvals          `json:"approvals"`
-	Idle      *seconds            `json:"idle"`
-	Policies  *policies           `json:"policies"`
-	Box       *box                `json:"box"`
-	Network   *network            `json:"network"`
-	Models    *models             `json:"models"`
-	Log       *string             `json:"log"`
+	Ask        *ask                `json:"ask"`
+	Approvers  map[string][]string `json:"approvers"` // role → names
+	Approvals  *approvals          `json:"approvals"`
+	Idle       *seconds            `json:"idle"`
+	Policies   *policies           `json:"policies"`
+	Box        *box                `json:"box"`
+	Network    *network            `json:"network"`
+	Models     *models             `json:"models"`
+	Statistics *statistics         `json:"statistics"`
+	Log        *string             `json:"log"`
 }
 
 type ask struct {
@@ -135,6 +140,11 @@ type ask struct {
 
 type approvals struct {
 	Socket *string `json:"socket"`
+}
+
+type statistics struct {
+	Off  *bool `json:"off"`
+	Days *int  `json:"days"`
 }
 
 type seconds struct {

@@ -41,6 +41,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 		l.box(f.Box, env),
 		l.network(f.Network),
 		l.models(f.Models),
+		l.statistics(f.Statistics),
 		l.log(f.Log, env),
 	)
 }
@@ -125,6 +126,26 @@ func (l *loader) idle(s *seconds) (err error) {
 	}
 	l.config.Idle, err = l.seconds("idle.seconds", s.Seconds, 600, 0, 86400)
 	return err
+}
+
+func (l *loader) statistics(s *statistics) error {
+	if s == nil {
+		s = &statistics{}
+	}
+	c := &l.config
+	if s.Off != nil {
+		c.StatisticsOff = *s.Off
+	}
+	if c.StatisticsDays = 90; s.Days != nil {
+		c.StatisticsDays = *s.Days
+	}
+	if c.StatisticsDays < 1 || c.StatisticsDays > 3650 {
+		return l.invalid("/statistics/days", "statistics.days is %d; it must be from 1 to 3650", c.StatisticsDays)
+	}
+	l.settings = append(l.settings,
+		l.setting("statistics.off", strconv.FormatBool(c.StatisticsOff), s.Off != nil),
+		l.setting("statistics.days", strconv.Itoa(c.StatisticsDays), s.Days != nil))
+	return nil
 }
 
 func (l *loader) policies(p *policies) error {

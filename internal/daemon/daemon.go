@@ -35,6 +35,7 @@ import (
 
 	"ringfence/internal/config"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/daemon/statistics"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
 	"ringfence/internal/ledger"
@@ -101,7 +102,8 @@ type Engine struct {
 	lists     *lists
 	gate      *gate.Gate
 	server    *api.Server
-	people    []desk.Person // who can answer
+	counts    *statistics.Recorder // nil: none are kept
+	people    []desk.Person        // who can answer
 	stop      context.CancelCauseFunc
 	done      <-chan struct{} // closed when the engine is to stop
 
@@ -125,6 +127,7 @@ type run struct {
 	asker     atomic.Pointer[asker]
 	owner     uint64             // connection that owns it; 0: none
 	connected connected          // what certificates may be signed for
+	inferring inferring          // requests to models that are under way
 	lost      context.CancelFunc // stops the grace timer, nil while owned
 }
 
@@ -256,6 +259,9 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		Runs: e.gateRun, Ledger: e.ledger, Desk: deskFace{e.desk, o.Now, more}, Pins: e.pins,
 		Inspect: e.secrets, Now: o.Now, Digest: digest,
 	})
+	if !conf.StatisticsOff {
+		e.counts = statistics.NewRecorder(statistics.Options{Path: paths.StatisticsFile(o.Home), Days: conf.StatisticsDays, Now: o.Now})
+	}
 	e.server = api.NewServer(e, api.ServerOptions{Home: o.Home, Program: o.Program})
 	return e, nil
 }
@@ -280,6 +286,7 @@ func (e *Engine) close() error {
 	for _, r := range e.all() {
 		errs = append(errs, e.gate.Orphan(ctx, r.gate))
 	}
+	e.counts.Close()
 	return errors.Join(append(errs, e.ledger.Close(ctx), e.secrets.close())...)
 }
 

@@ -195,6 +195,7 @@ func (e *Engine) Decide(ctx context.Context, _ api.Caller, r act.Request) (act.T
 	t, err := e.gate.Decide(ctx, r)
 	if err == nil {
 		e.noteConnected(r.Session, t)
+		e.noteAsked(r, t)
 		return t, nil
 	}
 	var code api.Code
@@ -212,6 +213,9 @@ func (e *Engine) Decide(ctx context.Context, _ api.Caller, r act.Request) (act.T
 // Finish passes an outcome through the gate.
 func (e *Engine) Finish(ctx context.Context, _ api.Caller, session, ticket string, o act.Outcome) (act.Reply, error) {
 	r, err := e.gate.Finish(ctx, act.Ticket{ID: ticket, Session: session}, o)
+	if err == nil {
+		e.noteAnswered(session, ticket, o)
+	}
 	return r, evidence(err)
 }
 

@@ -120,6 +120,9 @@ func EngineLog(home string) string { return filepath.Join(home, "engine.log") }
 // questions, grants, budgets, sessions.
 func StateFile(home string) string { return filepath.Join(home, "state.db") }
 
+// StatisticsFile is the database of what was asked of models: numbers only.
+func StatisticsFile(home string) string { return filepath.Join(home, "statistics.db") }
+
 // ServersFile returns the list of MCP servers that a person has added, and that is used
 // where no other is named.
 func ServersFile(home string) string { return filepath.Join(home, "servers.json") }
