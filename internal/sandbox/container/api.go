@@ -112,10 +112,15 @@ func (c *client) open(ctx context.Context, method, path string, in any, header h
 			return nil, conn{}, fmt.Errorf("asking the engine: %w", err)
 		}
 	}
+	return c.send(ctx, method, path, bytes.NewReader(body), header)
+}
+
+// send is open for a body that may be long.
+func (c *client) send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, conn, error) {
 	if c.version != "" {
 		path = "/v" + c.version + path
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, body)
 	if err != nil {
 		return nil, conn{}, fmt.Errorf("asking the engine: %w", err)
 	}

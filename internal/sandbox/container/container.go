@@ -9,7 +9,7 @@
 // machine) the container is made with the same settings, the streams are attached
 // through the engine, and its word is all there is: the layers are inferred.
 //
-// It pulls no images, builds none, and keeps no container for a second box. It is
+// It pulls no images, runs nothing to make one, and keeps no container for a second box. It is
 // no broker: who can use the engine's socket is as good as root, so the socket is
 // never mounted into anything.
 //
