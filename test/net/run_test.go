@@ -336,7 +336,7 @@ func TestRunInContainers(t *testing.T) {
 				t.Skip("needs an engine and an image of Debian: run scripts/engines.sh go test …")
 			}
 			a := agents[0]
-			p, m, at := agentPlace(t, a, `cat a.txt; echo made >made.txt; ls -A ~; echo kept >~/note; exec 3<>/dev/tcp/127.0.0.1/3129 && printf 'GET /mcp HTTP/1.0\r\nHost: 127.0.0.1:3129\r\n\r\n' >&3 && head -1 <&3; echo looked`)
+			p, m, at := agentPlace(t, a, "bash look.sh")
 			close(m.seen)
 			p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
 			real, err := filepath.EvalSymlinks(filepath.Join(p.node, ".bin", "claude"))
@@ -354,7 +354,8 @@ func TestRunInContainers(t *testing.T) {
 				config["box"] = map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}}
 				text, err = json.Marshal(config)
 			}
-			err = errors.Join(err, os.WriteFile(filepath.Join(p.Own, "config.json"), text, 0o600), os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600))
+			err = errors.Join(err, os.WriteFile(filepath.Join(p.Own, "config.json"), text, 0o600), os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600),
+				os.WriteFile(filepath.Join(p.Work, "look.sh"), []byte(`cat a.txt; echo made >made.txt; ls -A ~; echo kept >~/note; exec 3<>/dev/tcp/127.0.0.1/3129 && printf 'GET /mcp HTTP/1.0\r\nHost: 127.0.0.1:3129\r\n\r\n' >&3 && head -1 <&3; echo looked`), 0o600))
 			if err != nil {
 				t.Fatal(err)
 			}
