@@ -140,6 +140,7 @@ func newRoot(s *streams) *cobra.Command {
 		newRun(s),
 		newStart(s),
 		newAgents(s),
+		newImages(s),
 		newSessions(s),
 		newHold(),
 		newHook(s),

@@ -20,6 +20,7 @@ import (
 	"ringfence/internal/agent/external"
 	"ringfence/internal/agent/home"
 	"ringfence/internal/agent/hooks"
+	"ringfence/internal/agent/image"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/egress/bridge"
 	"ringfence/internal/mediator"
@@ -43,6 +44,7 @@ type guest struct {
 	person  string // his home
 	token   string
 	program external.Program
+	inImage bool // its program is that of the image, found there by its name
 	list    []mediator.Server
 	boxes   mediator.Boxes
 	hooked  bool   // its hooks ask us
@@ -77,7 +79,9 @@ func (g *guest) moveIn(s sandbox.Spec, env named) (sandbox.Spec, error) {
 	if g.person, err = paths.UserHome(); err != nil {
 		return s, err
 	}
-	if g.program, err = g.adapter.Find(lookAround(g.person)); err != nil {
+	if g.inImage {
+		g.program = external.Program{Path: shellOfImages, Search: []string{image.Programs}}
+	} else if g.program, err = g.adapter.Find(lookAround(g.person)); err != nil {
 		return s, &exitError{code: codeNotFound, err: err}
 	}
 	workspace, err := filepath.EvalSymlinks(s.Workspace.Path)
@@ -89,7 +93,7 @@ func (g *guest) moveIn(s sandbox.Spec, env named) (sandbox.Spec, error) {
 	}
 	g.token, g.comes = rand.Text()+rand.Text(), make(chan net.Listener, 1)
 	s.Workspace.Path = workspace
-	s.Argv = []string{g.program.Path}
+	s.Argv = g.begins()
 	s.ReadOnly = append(s.ReadOnly, g.program.ReadOnly...)
 	s.Home = sandbox.Home{Path: g.person, From: g.home.Dir}
 	if g.hooked {
@@ -271,7 +275,7 @@ func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, sess
 		return spec, err
 	}
 	s.sayEach("%s", notes)
-	spec.Argv = append([]string{g.program.Path}, g.adapter.Argv(v, g.toolsOnly, g.typed)...)
+	spec.Argv = append(g.begins(), g.adapter.Argv(v, g.toolsOnly, g.typed)...)
 	if g.adapter.Plain(g.typed) {
 		return spec, nil
 	}

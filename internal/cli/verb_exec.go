@@ -37,6 +37,7 @@ type execFlags struct {
 
 	resumes string // the session that this one goes on with
 
+	image string // that the box is made of; "" is that of the configuration
 	guest *guest // an agent that is known; nil for any other command
 }
 
@@ -99,8 +100,11 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 
 // runBoxed runs args as f says and returns its exit status as an error.
 func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err error) {
-	conf, _, err := settings()
+	conf, from, err := settings()
 	if err != nil {
+		return err
+	}
+	if err := f.inImage(ctx, &conf.Box, from); err != nil {
 		return err
 	}
 	tier, err := tierOf(s, conf.Box, f.tier)

@@ -147,6 +147,7 @@ func (r *runVerb) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&g.toolsOnly, "tools-only", false, "the agent's own tools are off: it works by those of ringfence, and each call is decided by itself")
 	c.Flags().StringVar(&f.resumes, "resumes", "", "`SESSION` that this one goes on with, as \"ringfence sessions resume\" has it")
 	c.Flags().Lookup("resumes").Hidden = true
+	c.Flags().StringVar(&f.image, "image", "", "`IMAGE` that the box is made of, in which an agent is looked for; it is of the tier container")
 	c.Flags().BoolVar(&r.fresh, "fresh", false, "work in a new, empty directory in ~/ringfence-work")
 	c.Flags().BoolVar(&r.detach, "detach", false, "do not stay: print the name of the session once it runs, for \"ringfence sessions attach\"")
 	c.Flags().BoolVar(&g.last, "continue", false, "go on with the agent's last conversation in this workspace")

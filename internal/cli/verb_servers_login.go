@@ -36,6 +36,11 @@ type loginFlags struct {
 
 func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "servers", "", "`FILE` that lists the servers (default: those that \"mcp add\" has added)")
+	f.addAsking(flags)
+}
+
+// addAsking adds those that say who decides.
+func (f *loginFlags) addAsking(flags *pflag.FlagSet) {
 	flags.StringVar(&f.asks.ask, "ask", "", "terminal, desk or never: how you are asked where the policy wants that (default: terminal, if there is one)")
 	flags.StringVar(&f.policy, "policy", "", "compiled constitution that decides what is reached on other machines, a `DIR`; without it the default one applies")
 }
