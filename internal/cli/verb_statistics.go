@@ -93,13 +93,13 @@ func statisticsText(by string, rows []statistics.Row) string {
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "requests\tnot answered\tdenied\tinput\tcached\toutput\tdollars\tmedian\t95%%\t  %s\n", by)
+	_, _ = fmt.Fprintf(w, "requests\tnot answered\tdenied\tinput\tcached\toutput\tdollars\tmedian\t95%%\t  %s\n", by)
 	for _, r := range rows {
 		more := " "
 		if r.Unpriced > 0 {
 			more = "+"
 		}
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%.4f%s\t%s\t%s\t  %s\n", r.Requests, r.Cut+r.Failed, r.Denied, r.Input+r.CacheWrite, r.CacheRead, r.Output,
+		_, _ = fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%.4f%s\t%s\t%s\t  %s\n", r.Requests, r.Cut+r.Failed, r.Denied, r.Input+r.CacheWrite, r.CacheRead, r.Output,
 			float64(r.MicroUSD)/1e6, more, inSeconds(r.MedianMS), inSeconds(r.P95MS), r.Name)
 	}
 	_ = w.Flush() // into memory

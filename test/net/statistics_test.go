@@ -26,7 +26,8 @@ func TestStatisticsOfAgents(t *testing.T) {
 		Name                                         string
 		Requests, Cut, Failed, Denied, Input, Output int
 		MedianMS                                     int `json:"median_ms"`
-	}) {
+	},
+	) {
 		out, err := p.Run(ctx, "statistics", "show", "--json")
 		if err == nil {
 			err = json.Unmarshal(out, &rows)
