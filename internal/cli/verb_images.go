@@ -196,7 +196,7 @@ func fetchPackages(ctx context.Context, s *streams, f loginFlags, conf config.Co
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(paths.Caches(home), "images")
+	dir := paths.Images(home)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keeping packages: %w", err)
 	}
@@ -397,7 +397,7 @@ func newImagesPrune(s *streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := os.RemoveAll(filepath.Join(paths.Caches(home), "images")); err != nil {
+			if err := os.RemoveAll(paths.Images(home)); err != nil {
 				return fmt.Errorf("removing what was fetched: %w", err)
 			}
 			return s.value(gone, func() string { return imagesText(gone, "Nothing is stale.\n") })

@@ -27,7 +27,7 @@ func packed(t *testing.T, own string, tm image.Template, arch string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, to := filepath.Join(cache, "ringfence-tests", "packs"), filepath.Join(own, "cache", "images")
+	kept, to := filepath.Join(cache, "ringfence-tests", "packs"), filepath.Join(own, "images")
 	if err := errors.Join(os.MkdirAll(kept, 0o700), os.MkdirAll(to, 0o700)); err != nil {
 		t.Fatal(err)
 	}

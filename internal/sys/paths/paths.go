@@ -145,6 +145,9 @@ func Policies(home string) string { return filepath.Join(home, "policies") }
 // Caches returns the directory in which each server of tools keeps its caches.
 func Caches(home string) string { return filepath.Join(home, "cache") }
 
+// Images returns the directory of what was fetched for images of agents.
+func Images(home string) string { return filepath.Join(home, "images") }
+
 // Runs returns the directory in which it is kept what was run.
 func Runs(home string) string { return filepath.Join(home, "runs") }
 
