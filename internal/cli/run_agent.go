@@ -268,7 +268,7 @@ func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, sess
 	if g.hooked {
 		v.Hook = hookProgram + " hook"
 		spec.Placed = append(spec.Placed, sandbox.Placing{Path: hookProgram, File: g.self})
-		spec.Env = append(spec.Env, envHookURL+"=http://127.0.0.1:"+strconv.Itoa(bridge.ToolsPort)+hooks.Path, envHookToken+"="+g.token)
+		spec.Env = append(spec.Env, envHookURL+"="+hookURL, envHookToken+"="+g.token)
 	}
 	notes, err := g.home.Settle(g.adapter, g.person, v, g.toolsOnly)
 	if err != nil {

@@ -110,25 +110,28 @@ func (k *runRecord) ended(ctx context.Context, status int, err error) error {
 
 // again are the arguments that go on with r.
 func again(r session.Run) []string {
-	args := slices.Clone(r.Argv)
-	if len(args) == 0 {
-		return args
+	verb := slices.IndexFunc(r.Argv, func(a string) bool { return a == "run" || a == "start" })
+	if verb < 0 {
+		return slices.Clone(r.Argv)
 	}
-	// What comes before the agent, or the command, is ours.
-	if i := slices.Index(args, "--detach"); i > 0 {
-		args = slices.Delete(args, i, i+1)
+	// What comes before the agent, or the command, is ours; what comes after is theirs, and
+	// stays as it is, whatever it is called.
+	end := slices.Index(r.Argv[verb:], "--")
+	if i := slices.Index(r.Argv[verb:], r.Agent); r.Agent != "" && i > 0 && r.Argv[verb] == "run" && (end < 0 || i < end) {
+		end = i
 	}
-	if i := slices.Index(args, "--fresh"); i > 0 {
-		args[i] = "--workspace=" + r.Workspace
+	end += verb
+	if end < verb {
+		end = len(r.Argv)
 	}
-	for i, a := range args {
-		if rest, ok := strings.CutPrefix(a, "--resumes="); ok && rest != "" {
-			args = slices.Delete(args, i, i+1)
-			break
-		}
+	ours := slices.Clone(r.Argv[verb+1 : end])
+	ours = slices.DeleteFunc(ours, func(a string) bool { return a == "--detach" || strings.HasPrefix(a, "--resumes=") })
+	if i := slices.Index(ours, "--fresh"); i >= 0 {
+		ours[i] = "--workspace=" + r.Workspace
 	}
-	if r.Agent != "" && !slices.Contains(args, "--continue") {
-		args = slices.Insert(args, 1, "--continue")
+	if r.Agent != "" && !slices.Contains(ours, "--continue") {
+		ours = slices.Insert(ours, 0, "--continue")
 	}
-	return slices.Insert(args, 1, "--resumes="+r.ID)
+	ours = slices.Insert(ours, 0, "--resumes="+r.ID)
+	return slices.Concat(r.Argv[:verb+1], ours, r.Argv[end:])
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,9 +22,11 @@ import (
 
 	"ringfence/internal/agent/hooks"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/egress/bridge"
 	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
+	"ringfence/internal/sys/proc"
 )
 
 // What tells a hook in a box whom to ask.
@@ -74,9 +77,12 @@ func askHook(ctx context.Context, s *streams, agent, policy string, wait span) (
 	if err != nil {
 		return nil, fmt.Errorf("reading what the agent says: %w", err)
 	}
-	if url, ok := paths.Variable(envHookURL); ok {
+	if inBox() {
 		token, _ := paths.Variable(envHookToken)
-		return postHook(ctx, url+agent, token, body)
+		return postHook(ctx, hookURL+agent, token, body)
+	}
+	if _, ok := paths.Variable(envHookURL); ok {
+		return nil, fmt.Errorf("%s is set outside of a box: whoever set it, such as the settings of a repository, would answer in the place of the policy; unset it", envHookURL)
 	}
 	u, err := hooks.Parse(agent, body)
 	if errors.Is(err, hooks.ErrNoTool) || err == nil && u.Own {
@@ -110,6 +116,15 @@ func frontServers() ([]string, error) {
 		names = append(names, srv.Name)
 	}
 	return names, err
+}
+
+// hookURL is where hooks in a box ask. No variable says so: settings of a repository set those.
+var hookURL = "http://127.0.0.1:" + strconv.Itoa(bridge.ToolsPort) + hooks.Path
+
+// inBox reports whether this process is the hook of a box, by where its program is.
+func inBox() bool {
+	self, err := proc.Executable()
+	return err == nil && self == hookProgram
 }
 
 // postHook asks who holds the box that this process is in.
