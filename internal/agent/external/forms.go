@@ -18,6 +18,32 @@ import (
 // maxFile bounds a file, in bytes: Claude Code keeps its history in the same one.
 const maxFile = strictjson.MaxSize
 
+// maxOpens bounds how many lists, objects and parts of names a file has: those who read it do
+// so by recursion, and a stack that is used up ends the process.
+const maxOpens = 100_000
+
+// maxDots bounds the names of a line of TOML, each of which is a table in the one before.
+const maxDots = 200
+
+// tooDeep reports whether a file may hold more than readers bear, whatever is quoted in it.
+func tooDeep(data []byte, dots bool) bool {
+	opens, line := 0, 0
+	for _, b := range data {
+		switch b {
+		case '[', '{':
+			opens++
+		case '.':
+			line++
+		case '\n':
+			line = 0
+		}
+		if opens > maxOpens || dots && line > maxDots {
+			return true
+		}
+	}
+	return false
+}
+
 // usual is {"mcpServers": {…}}, with comments or without.
 func usual(data []byte, project string) ([]Entry, error) {
 	return members(data, project, "/mcpServers")
@@ -110,6 +136,9 @@ func unreadable(err error) string {
 func standard(data []byte) ([]byte, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("1:1: the file has more than %d bytes", maxFile)
+	}
+	if tooDeep(data, false) {
+		return nil, fmt.Errorf("1:1: the file has more than %d lists and objects", maxOpens)
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if len(bytes.TrimSpace(data)) == 0 {

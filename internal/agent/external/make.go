@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -118,7 +120,9 @@ func (f File) Make(own, theirs []byte, v Values, toolsOnly bool) ([]byte, error)
 	all, kept := f.read(own), f.read(theirs)
 	for _, name := range f.Keep {
 		if value, ok := kept[name]; ok && all[name] == nil {
-			all[name] = scrubbed(value)
+			if value = scrubbed(value); value != nil {
+				all[name] = value
+			}
 		}
 	}
 	if err := f.forget(all, v); err != nil {
@@ -185,7 +189,7 @@ func drop(to, from map[string]any) {
 // read returns what a file holds, nothing if it is none.
 func (f File) read(data []byte) map[string]any {
 	all := map[string]any{}
-	if len(bytes.TrimSpace(data)) == 0 || len(data) > maxFile {
+	if len(bytes.TrimSpace(data)) == 0 || len(data) > maxFile || f.Form == "toml" && tooDeep(data, true) {
 		return all
 	}
 	var err error
@@ -265,28 +269,77 @@ func merge(to, from map[string]any) {
 // say: the others would not start in a box, or pass us by.
 var serverLists = map[string]bool{"mcpServers": true, "mcp_servers": true, "mcp": true, "extensions": true}
 
-// secretNames are parts of names of members that hold keys or tokens.
-var secretNames = []string{"apikey", "api_key", "token", "secret", "password", "authorization", "headers", "credential"}
+// secretNames are parts of names of members that hold keys or tokens, secretWords whole names:
+// in lower case, letters only.
+var (
+	secretNames = []string{"apikey", "accesskey", "privatekey", "token", "secret", "passw", "passphrase", "authorization", "bearer", "cookie", "header", "credential", "queryparam"}
+	secretWords = []string{"key", "auth", "pat", "jwt", "args"}
+)
 
-// scrubbed returns what is taken over of a value: no key.
+// secretText is what keys and tokens of services look like, wherever they stand.
+var secretText = regexp.MustCompile(`\b(?:[spr]k[-_][\w-]{12,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{12,}|AIza[\w-]{30,}|xox[a-z]-[\w-]{10,}|A[KS]IA[A-Z0-9]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.)|(?i:bearer|basic)\s+\S{8,}`)
+
+// secretName reports whether a member of that name may hold a key.
+func secretName(name string) bool {
+	letters := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(name))
+	return slices.Contains(secretWords, letters) || slices.ContainsFunc(secretNames, func(s string) bool { return strings.Contains(letters, s) })
+}
+
+// scrubbed returns what is taken over of a value: no key. nil is nothing.
 func scrubbed(value any) any {
 	switch t := value.(type) {
 	case map[string]any:
 		next := make(map[string]any, len(t))
 		for name, v := range t {
-			lower := strings.ToLower(name)
-			if _, text := v.(float64); !text && slices.ContainsFunc(secretNames, func(s string) bool { return strings.Contains(lower, s) }) {
-				continue
+			switch v.(type) {
+			case bool, float64, int64:
+			default:
+				if v = scrubbed(v); v == nil || secretName(name) {
+					continue
+				}
 			}
-			next[name] = scrubbed(v)
+			next[name] = v
+		}
+		return next
+	case []map[string]any: // a list of tables of TOML
+		next := []any{}
+		for _, v := range t {
+			next = append(next, scrubbed(v))
 		}
 		return next
 	case []any:
-		next := make([]any, len(t))
-		for i, v := range t {
-			next[i] = scrubbed(v)
+		next := []any{}
+		for _, v := range t {
+			if v = scrubbed(v); v != nil {
+				next = append(next, v)
+			}
 		}
 		return next
+	case string:
+		if secretText.MatchString(t) {
+			return nil
+		}
+		if strings.Contains(t, "://") {
+			return scrubbedURL(t)
+		}
 	}
 	return value
+}
+
+// scrubbedURL is an address without who asks and with what.
+func scrubbedURL(text string) any {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil
+	}
+	if u.User == nil && u.RawQuery == "" && u.Fragment == "" {
+		return text
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
