@@ -257,7 +257,7 @@ func (o *onlooker) menu(ctx context.Context, st attach.State, other bool) attach
 		fmt.Fprint(out, "\x1b[?1049h")
 		defer fmt.Fprint(out, "\x1b[?1049l")
 	}
-	fmt.Fprint(out, "\x1b[2J\x1b[H")
+	fmt.Fprint(out, plainPage)
 	// The key that opened it, once more, is for the program.
 	select {
 	case <-o.quit:
@@ -305,6 +305,10 @@ func (o *onlooker) menu(ctx context.Context, st attach.State, other bool) attach
 		fmt.Fprint(out, "\n")
 	}
 }
+
+// plainPage clears the page, and takes back before what a program can have done to it so that
+// what is asked cannot be read: other letters, colours, margins, origin, inserting.
+const plainPage = "\x1b(B\x0f\x1b[0m\x1b[?69l\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b[2J\x1b[H"
 
 // deaf is how long nothing that is typed counts after the page has opened: it was meant for the
 // program, or was written by it.

@@ -82,6 +82,9 @@ func TestKey(t *testing.T) {
 	for in, want := range map[string]string{
 		"ab\x1ccd": "ab|\x1c|cd", "\x1b[92;5u": "|\x1b[92;5u|", "x\x1b[27;5;92~y": "x|\x1b[27;5;92~|y", "plain \x1b[A": "plain \x1b[A||", "": "||", "\x1c\x1c": "|\x1c|\x1c",
 		"a\x1b[200~b\x1cc\x1b[201~d": "a\x1b[200~b\x1cc\x1b[201~d||", "\x1b[200~b\x1b[201~\x1cd": "\x1b[200~b\x1b[201~|\x1c|d", "\x1c\x1b[200~b": "|\x1c|\x1b[200~b", "\x1b[200~b\x1c": "\x1b[200~b\x1c||",
+		// What a program can have the terminal tell besides, so that the key would not be known.
+		"\x1b[92;5:1u": "|\x1b[92;5:1u|", "\x1b[92::92;5u": "|\x1b[92::92;5u|", "\x1b[92:124:92;5:2;28u": "|\x1b[92:124:92;5:2;28u|", "\x1b[92;133u": "|\x1b[92;133u|",
+		"\x1b[92;69:1u": "|\x1b[92;69:1u|", "\x1b[27;133;92~": "|\x1b[27;133;92~|", "\x1b[92;5:3u": "\x1b[92;5:3u||", "\x1b[92;6u": "\x1b[92;6u||", "\x1b[97;5u\x1b[92;5u": "\x1b[97;5u|\x1b[92;5u|",
 	} {
 		paste := false
 		before, key, after := f.cut([]byte(in), &paste)

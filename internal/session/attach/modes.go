@@ -11,8 +11,10 @@ import (
 // screen, the mouse, pastes that are marked (private modes, DECSET), and how finely keys are
 // told apart (the kitty keyboard protocol). The zero value is a terminal as it was.
 type modes struct {
-	set  map[int]bool // private modes; false: switched off, which is only kept of the cursor
-	keys int          // how often the kitty protocol was pushed
+	set   map[int]bool // private modes; false: switched off, which is only kept of the cursor
+	keys  int          // how often the kitty protocol was pushed
+	kitty int          // its flags that were set without that
+	xterm int          // modifyOtherKeys of xterm
 
 	state byte   // of the sequence that is being read: 0, then ESC, '[', '?' or '>' or '<'
 	arg   []byte // its numbers
@@ -41,17 +43,22 @@ func (m *modes) feed(p []byte) {
 		switch {
 		case b == 0x1b:
 			m.state, m.arg = b, m.arg[:0]
-		case m.state == 0x1b && b == '[', m.state == '[' && (b == '?' || b == '>' || b == '<'):
+		case m.state == 0x1b && b == '[', m.state == '[' && (b == '?' || b == '>' || b == '<' || b == '='):
 			m.state = b
-		case (m.state == '?' || m.state == '>' || m.state == '<') && (b >= '0' && b <= '9' || b == ';') && len(m.arg) < maxArg:
+		case m.private() && (b >= '0' && b <= '9' || b == ';') && len(m.arg) < maxArg:
 			m.arg = append(m.arg, b)
 		default:
-			if m.state == '?' || m.state == '>' || m.state == '<' {
+			if m.private() {
 				m.end(b)
 			}
 			m.state = 0
 		}
 	}
+}
+
+// private reports whether the numbers of a sequence that may be followed are being read.
+func (m *modes) private() bool {
+	return m.state == '?' || m.state == '>' || m.state == '<' || m.state == '='
 }
 
 // end does what a sequence says that ends with b.
@@ -63,12 +70,37 @@ func (m *modes) end(b byte) {
 		}
 	case m.state == '>' && b == 'u':
 		m.keys = min(m.keys+1, maxKeys)
+	case m.state == '=' && b == 'u':
+		m.flags(m.numbers())
+	case m.state == '>' && b == 'm':
+		if all := m.numbers(); len(all) == 0 || all[0] == 4 {
+			m.xterm = 0
+			if len(all) > 1 {
+				m.xterm = all[1] & 3
+			}
+		}
 	case m.state == '<' && b == 'u':
 		n := 1
 		if all := m.numbers(); len(all) > 0 {
 			n = all[0]
 		}
 		m.keys = max(m.keys-n, 0)
+	}
+}
+
+// flags sets flags of the kitty protocol: as they are, added, or taken away.
+func (m *modes) flags(all []int) {
+	if len(all) == 0 {
+		all = []int{0}
+	}
+	n := all[0] & 31
+	switch {
+	case len(all) > 1 && all[1] == 2:
+		m.kitty |= n
+	case len(all) > 1 && all[1] == 3:
+		m.kitty &^= n
+	default:
+		m.kitty = n
 	}
 }
 
@@ -112,11 +144,23 @@ func (m *modes) on() []byte {
 	for range m.keys {
 		b = append(b, "\x1b[>1u"...)
 	}
+	if m.kitty > 0 {
+		b = fmt.Appendf(b, "\x1b[=%du", m.kitty)
+	}
+	if m.xterm > 0 {
+		b = fmt.Appendf(b, "\x1b[>4;%dm", m.xterm)
+	}
 	return b
 }
 
 func (m *modes) off() []byte {
 	var b []byte
+	if m.xterm > 0 {
+		b = append(b, "\x1b[>4m"...)
+	}
+	if m.kitty > 0 {
+		b = append(b, "\x1b[=0u"...)
+	}
 	if m.keys > 0 {
 		b = fmt.Appendf(b, "\x1b[<%du", m.keys)
 	}

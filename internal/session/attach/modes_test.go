@@ -18,6 +18,11 @@ func TestModes(t *testing.T) {
 		"\x1b[?25l\x1b[?25h":              "|",
 		"\x1b[>1u":                        "\x1b[>1u|\x1b[<1u\x1b[0m",
 		"\x1b[>1u\x1b[<u":                 "|",
+		"\x1b[=31;1u":                     "\x1b[=31u|\x1b[=0u\x1b[0m",
+		"\x1b[=8;2u\x1b[=1;2u\x1b[=8;3u":  "\x1b[=1u|\x1b[=0u\x1b[0m",
+		"\x1b[=u":                         "|",
+		"\x1b[>4;2m":                      "\x1b[>4;2m|\x1b[>4m\x1b[0m",
+		"\x1b[>4;2m\x1b[>4m":              "|",
 		"\x1b[?7h\x1b[?12h":               "|",
 		"\x1b[?10\x1b[?49h":               "|",
 	} {
@@ -33,7 +38,7 @@ func TestModes(t *testing.T) {
 // another terminal the same, from which off leaves nothing.
 func TestModesInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parts := rapid.SliceOf(rapid.SampledFrom([]string{"\x1b[?1049h", "\x1b[?1049l", "\x1b[?25l", "\x1b[?25h", "\x1b[?1002;1006h", "\x1b[?2004l", "\x1b[>1u", "\x1b[<u", "x", "\x1b", "[", "?", "9", ";", "h"})).Draw(t, "parts")
+		parts := rapid.SliceOf(rapid.SampledFrom([]string{"\x1b[?1049h", "\x1b[?1049l", "\x1b[?25l", "\x1b[?25h", "\x1b[?1002;1006h", "\x1b[?2004l", "\x1b[>1u", "\x1b[<u", "\x1b[=5u", "\x1b[>4;2m", "x", "\x1b", "[", "?", "9", ";", "h"})).Draw(t, "parts")
 		var whole []byte
 		for _, p := range parts {
 			whole = append(whole, p...)

@@ -10,7 +10,9 @@ import (
 	"io"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -242,20 +244,51 @@ func (f Front) cut(b []byte, paste *bool) (before, key, after []byte) {
 		before, key, after = f.cut(b[i:], paste)
 		return b[:i+len(before)], key, after
 	}
-	code := int(f.Key) | 0x40
-	if f.Key >= 1 && f.Key <= 26 {
-		code |= 0x20
+	at, end := bytes.IndexByte(b, f.Key), 0
+	if at >= 0 {
+		end = at + 1
 	}
-	at, size := -1, 0
-	for _, form := range [][]byte{{f.Key}, fmt.Appendf(nil, "\x1b[%d;5u", code), fmt.Appendf(nil, "\x1b[27;5;%d~", code)} {
-		if i := bytes.Index(b, form); i >= 0 && (at < 0 || i < at) {
-			at, size = i, len(form)
+	for _, m := range keySequence.FindAllSubmatchIndex(b, -1) {
+		if (at < 0 || m[0] < at) && f.isKey(func(i int) int { return number(b, m, i) }) {
+			at, end = m[0], m[1]
+			break
 		}
 	}
 	if at < 0 {
 		return b, nil, nil
 	}
-	return b[:at], b[at : at+size], b[at+size:]
+	return b[:at], b[at:end], b[end:]
+}
+
+// keySequence is a key with what was held down: of the kitty protocol, with what a program
+// can have it tell besides (other codes of the key, that it repeats, its text), or of xterm.
+var keySequence = regexp.MustCompile(`\x1b\[(?:(\d{1,4})(?::\d*)*;(\d{1,4})(?::(\d))?(?:;[\d:]*)?u|27;(\d{1,4});(\d{1,4})~)`)
+
+// number is what a group of a match says, -1 if it is not there.
+func number(b []byte, m []int, group int) int {
+	if m[2*group] < 0 {
+		return -1
+	}
+	n, err := strconv.Atoi(string(b[m[2*group]:m[2*group+1]]))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// isKey reports whether a sequence, by its groups, is that of the hot-key being pressed,
+// whatever locks are on.
+func (f Front) isKey(group func(int) int) bool {
+	code := int(f.Key) | 0x40
+	if f.Key >= 1 && f.Key <= 26 {
+		code |= 0x20
+	}
+	const control, locks, released = 4, 64 | 128, 3
+	key, held := group(1), group(2)
+	if key < 0 {
+		key, held = group(5), group(4)
+	}
+	return key == code && (held-1)&^locks == control && group(3) != released
 }
 
 // ask shows a page of ours and does what the person chooses there.
