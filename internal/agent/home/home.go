@@ -183,6 +183,26 @@ func (w *writer) give(rel string) error {
 	return w.root.Lchown(rel, w.uid, w.gid)
 }
 
+// keyFiles are the names that files with keys have, and histories that may hold some: a skill or
+// command comes with them, now and then.
+var keyFiles = []string{
+	".env", ".env.*", "*.env", ".envrc", ".git", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".aws", ".ssh", ".gnupg", ".docker", ".kube",
+	"id_*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*credential*", "*secret*.*", ".secret*", "token", "token.*", "tokens.*",
+}
+
+// holdsKeys reports whether a file or directory of that name is likely to hold keys (H2). What
+// is meant to be read, such as "secrets.md", is none.
+func holdsKeys(name string) bool {
+	name = strings.ToLower(name)
+	if filepath.Ext(name) == ".md" {
+		return false
+	}
+	return slices.ContainsFunc(keyFiles, func(pattern string) bool {
+		ok, err := filepath.Match(pattern, name)
+		return ok || err != nil
+	})
+}
+
 var errMuch = errors.New("it is too much")
 
 // take copies a file or directory that the person wrote. What the home has already stays,
@@ -204,6 +224,9 @@ func (w *writer) take(from, rel string, depth int) error {
 			return err
 		}
 		for _, e := range entries {
+			if holdsKeys(e.Name()) {
+				continue
+			}
 			if err := w.take(filepath.Join(from, e.Name()), filepath.Join(rel, e.Name()), depth+1); err != nil {
 				return err
 			}

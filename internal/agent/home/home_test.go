@@ -141,6 +141,30 @@ func TestSettlePlanted(t *testing.T) {
 	}
 }
 
+// TestSkillBringsNoKey (H2): files with keys that lie beside a skill stay where they are.
+func TestSkillBringsNoKey(t *testing.T) {
+	base, person := t.TempDir(), t.TempDir()
+	kept := map[string]string{".one/skills/a/SKILL.md": "skill", ".one/skills/a/run.sh": "x", ".one/skills/a/secrets.md": "x"}
+	left := map[string]string{
+		".one/skills/a/.env": "KEY=1", ".one/skills/a/.env.local": "KEY=1", ".one/skills/a/Credentials.json": "k", ".one/skills/a/.git/config": "k",
+		".one/skills/id_ed25519": "k", ".one/skills/a/tls.key": "k", ".one/skills/a/.aws/credentials": "k", ".one/skills/a/token.json": "k",
+	}
+	put(t, person, kept)
+	put(t, person, left)
+	h := open(t, base, "/w")
+	settle(t, h, person, "")
+	for name, want := range kept {
+		if got := text(h.Dir, name); got != want {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+	for name := range left {
+		if got := text(h.Dir, name); got != "-" {
+			t.Errorf("%s came along: %q", name, got)
+		}
+	}
+}
+
 // TestSettleMuch: instructions without end are not taken over, and that is told.
 func TestSettleMuch(t *testing.T) {
 	base, person := t.TempDir(), t.TempDir()
