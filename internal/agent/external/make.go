@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 )
@@ -277,7 +278,9 @@ var (
 )
 
 // secretText is what keys and tokens of services look like, wherever they stand.
-var secretText = regexp.MustCompile(`\b(?:[spr]k[-_][\w-]{12,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{12,}|AIza[\w-]{30,}|xox[a-z]-[\w-]{10,}|A[KS]IA[A-Z0-9]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.)|(?i:bearer|basic)\s+\S{8,}`)
+var secretText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(?:[spr]k[-_][\w-]{12,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{12,}|AIza[\w-]{30,}|xox[a-z]-[\w-]{10,}|A[KS]IA[A-Z0-9]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.)|(?i:bearer|basic)\s+\S{8,}`)
+})
 
 // secretName reports whether a member of that name may hold a key.
 func secretName(name string) bool {
@@ -321,7 +324,7 @@ func scrubbed(value any) any {
 		}
 		return next
 	case string:
-		if secretText.MatchString(t) {
+		if secretText().MatchString(t) {
 			return nil
 		}
 		if strings.Contains(t, "://") {

@@ -248,7 +248,7 @@ func (f Front) cut(b []byte, paste *bool) (before, key, after []byte) {
 	if at >= 0 {
 		end = at + 1
 	}
-	for _, m := range keySequence.FindAllSubmatchIndex(b, -1) {
+	for _, m := range keySequence().FindAllSubmatchIndex(b, -1) {
 		if (at < 0 || m[0] < at) && f.isKey(func(i int) int { return number(b, m, i) }) {
 			at, end = m[0], m[1]
 			break
@@ -262,7 +262,9 @@ func (f Front) cut(b []byte, paste *bool) (before, key, after []byte) {
 
 // keySequence is a key with what was held down: of the kitty protocol, with what a program
 // can have it tell besides (other codes of the key, that it repeats, its text), or of xterm.
-var keySequence = regexp.MustCompile(`\x1b\[(?:(\d{1,4})(?::\d*)*;(\d{1,4})(?::(\d))?(?:;[\d:]*)?u|27;(\d{1,4});(\d{1,4})~)`)
+var keySequence = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\x1b\[(?:(\d{1,4})(?::\d*)*;(\d{1,4})(?::(\d))?(?:;[\d:]*)?u|27;(\d{1,4});(\d{1,4})~)`)
+})
 
 // number is what a group of a match says, -1 if it is not there.
 func number(b []byte, m []int, group int) int {
