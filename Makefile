@@ -12,7 +12,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 win
 T ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build try test race lint fmt tidy gen tree startup check cross e2e fuzz bench boxes crash soak cover golden deps
+.PHONY: help build try test race lint fmt tidy gen tree startup check elsewhere cross e2e fuzz bench boxes crash soak cover golden deps
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,7 +66,11 @@ startup: ## third-party initialisation on the way to --version, at most 3 ms
 cover: ## every statement of policy and gate is run by their own tests
 	scripts/cover.sh ./internal/policy ./internal/gate
 
-check: fmt tidy lint gen tree startup cover ## what must hold before anything else; ends with a clean git status
+elsewhere: ## vet for two platforms that are not this one
+	GOOS=windows CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+
+check: fmt tidy lint elsewhere gen tree startup cover ## what must hold before anything else; ends with a clean git status
 	@changed=$$($(GIT) status --porcelain) && if [ -n "$$changed" ]; then \
 		echo "check: these files are not committed as they should be:" >&2; echo "$$changed" >&2; exit 1; fi
 

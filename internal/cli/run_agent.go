@@ -26,6 +26,7 @@ import (
 	"ringfence/internal/mediator"
 	"ringfence/internal/mediator/listen"
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sys/inode"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
 )
@@ -118,8 +119,8 @@ func (g *guest) openHome(workspace string) error {
 		if err != nil {
 			return fmt.Errorf("asking whose the workspace is: %w", err)
 		}
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-			uid, gid = int(st.Uid), int(st.Gid)
+		if u, g, known := inode.OwnerOf(fi); known {
+			uid, gid = u, g
 		}
 	}
 	g.home, err = home.Open(paths.AgentHomes(own), g.adapter.Name, workspace, uid, gid)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package net_test
 
 import (

@@ -30,6 +30,15 @@ func TimesOf(f *os.File) (Times, error) {
 	return t, nil
 }
 
+// OwnerOf returns whose a file is; known is false where files have no such owner.
+func OwnerOf(fi fs.FileInfo) (uid, gid int, known bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(st.Uid), int(st.Gid), true
+}
+
 // KeepOwner gives f the owner and group that was has, if they differ. was must
 // come from package os.
 func KeepOwner(f *os.File, was fs.FileInfo) error {
