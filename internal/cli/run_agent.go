@@ -381,20 +381,38 @@ func (l *begunListener) Accept() (net.Conn, error) {
 }
 
 // introduce says, when an agent starts in a workspace for the first time, what holds it: in
-// five lines, of what was read back and of what is on record.
+// five lines, of what the report of its box says and of what is on record.
 func (g *guest) introduce(s *streams, r sandbox.Report, session string, spec sandbox.Spec) {
 	if g == nil || !g.home.Fresh || g.adapter.Plain(g.typed) {
 		return
 	}
-	missing := ""
-	if lacks := slices.DeleteFunc(slices.Clone(r.Missing), func(l string) bool { return strings.HasPrefix(l, sandbox.LayerCgroup) }); len(lacks) > 0 {
-		missing = "; not held: " + strings.Join(lacks, ", ")
+	for _, line := range g.introduction(r, spec.Workspace.Path) {
+		s.say("%s", line)
 	}
-	s.say("%s runs in a box of the tier %s: %s, read back just now%s", g.adapter.Title, r.Tier, plural(uint64(len(r.Enforced)), "layer", "layers"), missing)
-	s.say("files: it may change %s, but what this machine runs later, such as git hooks; of %s it sees nothing else, and has a home of its own there", spec.Workspace.Path, g.person)
-	s.say("network: each name, connection and request is decided by the policy; keys are lent, and it never has them")
-	s.say("tools: %s; each call is decided and on record", plural(uint64(len(g.list)), "server", "servers"))
 	s.say("record: \"ringfence ledger show %s\"; questions: \"ringfence approvals watch\" in another terminal", session)
+}
+
+// introduction are the lines about the box. What its report does not say is not claimed.
+func (g *guest) introduction(r sandbox.Report, workspace string) []string {
+	box := fmt.Sprintf("%s runs in a box of the tier %s: %s", g.adapter.Title, r.Tier, plural(uint64(len(r.Enforced)), "layer was", "layers were")+" read back just now")
+	if lacks := slices.DeleteFunc(slices.Clone(r.Missing), func(l string) bool { return strings.HasPrefix(l, sandbox.LayerCgroup) }); len(lacks) > 0 {
+		box += "; not held: " + strings.Join(lacks, ", ")
+	}
+	files := "files: it may change " + workspace
+	switch {
+	case r.Evidence[sandbox.LayerWorkspace] != "":
+		files = "files: what it changes in " + workspace + " is kept apart, for you to review"
+	case slices.Contains(r.Inferred, sandbox.LayerHeld):
+		files += ", but not what this machine runs later, such as git hooks"
+	}
+	if r.Evidence[sandbox.LayerHome] != "" {
+		files += "; in the place of " + g.person + " it has a home of its own"
+	}
+	network := "network: the report of the box does not say what holds it"
+	if r.Has(sandbox.LayerNetwork) || r.Has(sandbox.LayerNetworkNamespace) {
+		network = "network: its own, of which no way leads out but by us; there each name, connection and request is decided"
+	}
+	return []string{box, files, network, "tools: those of " + plural(uint64(len(g.list)), "server", "servers") + ", each call decided and on record"}
 }
 
 // names are the names of the agent's servers.

@@ -29,9 +29,10 @@ const (
 	LayerVirtualMachine   = "virtual-machine"
 	LayerSeatbelt         = "seatbelt"
 	LayerJobObject        = "job-object"
-	LayerNetwork          = "network"   // what of it there is: "network=policy"
-	LayerWorkspace        = "workspace" // it is not the live tree: "workspace=overlay", "workspace=copy"
-	LayerHome             = "home"      // it is one of the box's own: "home=own"
+	LayerNetwork          = "network"    // what of it there is: "network=policy"
+	LayerWorkspace        = "workspace"  // it is not the live tree: "workspace=overlay", "workspace=copy"
+	LayerHome             = "home"       // it is one of the box's own: "home=own"
+	LayerHeld             = "held-names" // files that the host runs later are kept from the program
 )
 
 // A Report says which layers of confinement are in force. Every record carries

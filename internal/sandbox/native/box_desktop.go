@@ -20,7 +20,6 @@ const setupTime = 30 * time.Second
 // The names of what may be missing in a report, beyond those of package sandbox.
 const (
 	layerNetwork = "network"
-	layerHeld    = "held-names"
 	layerFiles   = "files"
 	layerTree    = "process-tree"
 	layerLimits  = "limits"

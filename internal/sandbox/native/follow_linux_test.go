@@ -43,7 +43,7 @@ func TestHooksElsewhereAreHeld(t *testing.T) {
 		if want := "create/tools/hooks/pre-commit\nwrite/conf\nrename/tools\ndelete/soft\ncreate/tools/watch\n"; denied != want {
 			t.Errorf("%s: refused were %q, want %q", kind, denied, want)
 		}
-		if e := report.Evidence[layerHeld]; !strings.Contains(e, w+`/tools/hooks" (core.hookspath in `+w+"/conf)") {
+		if e := report.Evidence[sandbox.LayerHeld]; !strings.Contains(e, w+`/tools/hooks" (core.hookspath in `+w+"/conf)") {
 			t.Errorf("%s: the report does not say that it was followed: %s", kind, e)
 		}
 	}
@@ -63,7 +63,7 @@ func TestCommandsAreFollowedOrTold(t *testing.T) {
 		if want := "not-heldfilter.x.clean in " + w + "/.git/config\nwrite/lint.sh\nwrite/my ed.sh\n"; denied != want {
 			t.Errorf("%s: refused were %q, want %q", kind, denied, want)
 		}
-		if e := report.Evidence[layerHeld]; !strings.Contains(e, `git runs "$D/x.sh" outside of boxes`) {
+		if e := report.Evidence[sandbox.LayerHeld]; !strings.Contains(e, `git runs "$D/x.sh" outside of boxes`) {
 			t.Errorf("%s: the report does not tell it: %s", kind, e)
 		}
 	}

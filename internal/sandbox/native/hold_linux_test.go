@@ -53,7 +53,7 @@ func TestHeldFiles(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: refused were %q, want %q", kind, got, want)
 		}
-		if !slices.Contains(box.Report().Inferred, layerHeld) {
+		if !slices.Contains(box.Report().Inferred, sandbox.LayerHeld) {
 			t.Errorf("%s: the report does not say that names are held: %v", kind, box.Report())
 		}
 	}

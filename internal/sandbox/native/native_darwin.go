@@ -324,7 +324,7 @@ func (b *builder) readBack() error {
 	}
 	r.inferred(sandbox.LayerRlimits, strings.Join(b.limits, ","), "set and read back before exec; macOS does not show those of another process")
 	if b.profile.Holds {
-		r.inferred(layerHeld, "", "rules about names, in any letter case; a directory of such a name cannot be made either, so no new repository (git init, clone) and no work tree; a Spec that lets these files be written (LaterWritable) lifts all of it")
+		r.inferred(sandbox.LayerHeld, "", "rules about names, in any letter case; a directory of such a name cannot be made either, so no new repository (git init, clone) and no work tree; a Spec that lets these files be written (LaterWritable) lifts all of it")
 	}
 	var lacks []string
 	for l := range b.profile.Lacks {

@@ -303,7 +303,7 @@ func (b *builder) missing(r *reporter) {
 	}
 	r.missing(layerNetwork, why)
 	if writable := len(b.writable()) > 0; writable && !b.spec.LaterWritable || len(b.spec.Held) > 0 {
-		r.missing(layerHeld, "in a writable tree files that the host runs later can be changed; the container tier and review hold them")
+		r.missing(sandbox.LayerHeld, "in a writable tree files that the host runs later can be changed; the container tier and review hold them")
 	}
 	if b.spec.Bounds().Descriptors != sandbox.Unlimited {
 		r.missing(detailed(layerLimits, "descriptors"), "Windows does not limit handles")

@@ -26,9 +26,6 @@ var spaces = map[string]string{
 // a tree that it sees.
 const layerSockets = "held-sockets"
 
-// layerHeld is what keeps the program from files that the host runs later.
-const layerHeld = "held-names"
-
 // limitNames are the limits as /proc/<pid>/limits calls them.
 var limitNames = map[int]string{
 	unix.RLIMIT_CORE: "Max core file size", unix.RLIMIT_CPU: "Max cpu time", unix.RLIMIT_AS: "Max address space",
@@ -59,11 +56,11 @@ func (b *builder) readBack() error {
 	r.workspace(b.spec.Workspace, b.facts, b.plain)
 	r.home(b.spec.Home, b.facts)
 	if b.plan.hold.names {
-		r.r.Inferred = append(r.r.Inferred, layerHeld)
-		r.r.Evidence[layerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself; nor is a file with names that may lie outside"
-		r.r.Evidence[layerHeld] += b.plan.hold.followed()
+		r.r.Inferred = append(r.r.Inferred, sandbox.LayerHeld)
+		r.r.Evidence[sandbox.LayerHeld] = "the filter hands calls that make and change names to pid 1; writable trees are not writable to the program itself; nor is a file with names that may lie outside"
+		r.r.Evidence[sandbox.LayerHeld] += b.plan.hold.followed()
 		if b.setup.abi < landlockTSync {
-			r.r.Evidence[layerHeld] += "; pid 1, which stands in for them, is under its filter but not under Landlock"
+			r.r.Evidence[sandbox.LayerHeld] += "; pid 1, which stands in for them, is under its filter but not under Landlock"
 		}
 	}
 	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.box.stage.Pid))
