@@ -39,7 +39,6 @@ type guest struct {
 	servers   string
 	toolsOnly bool
 	last      bool
-	talk      string // the agent's own name of the conversation; "" if it has none yet
 
 	home    home.Home
 	person  string // his home
@@ -269,7 +268,7 @@ func (g *guest) settle(ctx context.Context, s *streams, client *api.Client, sess
 	if g.hooked {
 		v.Hook = hookProgram + " hook"
 		spec.Placed = append(spec.Placed, sandbox.Placing{Path: hookProgram, File: g.self})
-		spec.Env = append(spec.Env, envHookURL+"="+hookURL, envHookToken+"="+g.token)
+		spec.Env = append(spec.Env, envHookToken+"="+g.token)
 	}
 	notes, err := g.home.Settle(g.adapter, g.person, v, g.toolsOnly)
 	if err != nil {
@@ -351,19 +350,11 @@ func (g *guest) first(ctx context.Context) (net.Listener, error) {
 		if c != nil {
 			err = errors.Join(err, c.Close())
 		}
-		return nil, errors.Join(err, closeAgain(l))
+		return nil, errors.Join(err, closed(l))
 	}
 	first := &begunListener{Listener: l}
 	first.conn.Store(&c)
 	return first, nil
-}
-
-// closeAgain closes what may be closed already.
-func closeAgain(l net.Listener) error {
-	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
 }
 
 // A begunListener gives the connection that was accepted already first.

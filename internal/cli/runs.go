@@ -41,7 +41,7 @@ func (f *execFlags) keepRun(s *streams, opened api.Opened, spec sandbox.Spec, ti
 		Tier: tier, Holder: proc.OwnLease(), Began: time.Now().UTC(),
 	}}
 	if f.guest != nil {
-		k.run.Agent, k.run.Title, k.run.Talk = f.guest.adapter.Name, f.guest.adapter.Name+" in "+spec.Workspace.Path, f.guest.talk
+		k.run.Agent, k.run.Title = f.guest.adapter.Name, f.guest.adapter.Name+" in "+spec.Workspace.Path
 	}
 	if k.run.Dir, err = os.Getwd(); err != nil {
 		return nil, fmt.Errorf("finding the working directory: %w", err)

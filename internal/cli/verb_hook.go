@@ -29,7 +29,8 @@ import (
 	"ringfence/internal/sys/proc"
 )
 
-// What tells a hook in a box whom to ask.
+// A hook in a box shows the token of envHookToken where hookURL says. Nothing sets envHookURL:
+// where it is set, somebody wants to answer.
 const (
 	envHookURL   = "RINGFENCE_HOOK_URL"
 	envHookToken = "RINGFENCE_HOOK_TOKEN"
@@ -82,7 +83,7 @@ func askHook(ctx context.Context, s *streams, agent, policy string, wait span) (
 		return postHook(ctx, hookURL+agent, token, body)
 	}
 	if _, ok := paths.Variable(envHookURL); ok {
-		return nil, fmt.Errorf("%s is set outside of a box: whoever set it, such as the settings of a repository, would answer in the place of the policy; unset it", envHookURL)
+		return nil, fmt.Errorf("%s is set, which nothing of ours does: whoever set it, such as the settings of a repository, wants to answer in the place of the policy; unset it", envHookURL)
 	}
 	u, err := hooks.Parse(agent, body)
 	if errors.Is(err, hooks.ErrNoTool) || err == nil && u.Own {

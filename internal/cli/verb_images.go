@@ -271,6 +271,23 @@ func fetchPackage(ctx context.Context, way *http.Client, at string, p image.Pack
 	return err
 }
 
+// lookedAt calls f with the engine, and the images that were made there.
+func lookedAt(ctx context.Context, f func(engine *container.Tier, all []container.Image, list []builtImage) error) error {
+	conf, _, err := settings()
+	if err != nil {
+		return err
+	}
+	engine, err := engineOf(conf.Box.Container)
+	if err != nil {
+		return err
+	}
+	all, list, err := ownImages(ctx, engine)
+	if err != nil {
+		return err
+	}
+	return f(engine, all, list)
+}
+
 // ownImages are the images that were made here, with why they are stale.
 func ownImages(ctx context.Context, engine *container.Tier) ([]container.Image, []builtImage, error) {
 	all, err := engine.Images(ctx, labelBuild)
@@ -337,19 +354,9 @@ func newImagesList(s *streams) *cobra.Command {
 		Use:   "list",
 		Short: "List the images that were made here",
 		RunE: func(c *cobra.Command, _ []string) error {
-			conf, _, err := settings()
-			if err != nil {
-				return err
-			}
-			engine, err := engineOf(conf.Box.Container)
-			if err != nil {
-				return err
-			}
-			_, list, err := ownImages(c.Context(), engine)
-			if err != nil {
-				return err
-			}
-			return s.value(list, func() string { return imagesText(list, "There are no images of agents.\n") })
+			return lookedAt(c.Context(), func(_ *container.Tier, _ []container.Image, list []builtImage) error {
+				return s.value(list, func() string { return imagesText(list, "There are no images of agents.\n") })
+			})
 		},
 	}
 }
@@ -371,36 +378,26 @@ func newImagesPrune(s *streams) *cobra.Command {
 		Use:   "prune",
 		Short: "Remove the images that are stale, and what was fetched for them",
 		RunE: func(c *cobra.Command, _ []string) error {
-			conf, _, err := settings()
-			if err != nil {
-				return err
-			}
-			engine, err := engineOf(conf.Box.Container)
-			if err != nil {
-				return err
-			}
-			images, list, err := ownImages(c.Context(), engine)
-			if err != nil {
-				return err
-			}
-			gone := []builtImage{}
-			for n, i := range images {
-				if !all && list[n].Stale == "" {
-					continue
+			return lookedAt(c.Context(), func(engine *container.Tier, images []container.Image, list []builtImage) error {
+				gone := []builtImage{}
+				for n, i := range images {
+					if !all && list[n].Stale == "" {
+						continue
+					}
+					if err := engine.RemoveImage(c.Context(), i); err != nil {
+						return &exitError{code: codeFailed, err: fmt.Errorf("removing the image %s: %w", list[n].Name, err)}
+					}
+					gone = append(gone, list[n])
 				}
-				if err := engine.RemoveImage(c.Context(), i); err != nil {
-					return &exitError{code: codeFailed, err: fmt.Errorf("removing the image %s: %w", list[n].Name, err)}
+				home, err := paths.EnsureHome()
+				if err == nil {
+					err = os.RemoveAll(paths.Images(home))
 				}
-				gone = append(gone, list[n])
-			}
-			home, err := paths.EnsureHome()
-			if err != nil {
-				return err
-			}
-			if err := os.RemoveAll(paths.Images(home)); err != nil {
-				return fmt.Errorf("removing what was fetched: %w", err)
-			}
-			return s.value(gone, func() string { return imagesText(gone, "Nothing is stale.\n") })
+				if err != nil {
+					return fmt.Errorf("removing what was fetched: %w", err)
+				}
+				return s.value(gone, func() string { return imagesText(gone, "Nothing is stale.\n") })
+			})
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "remove every image that was made here")

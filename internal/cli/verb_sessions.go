@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -228,7 +229,7 @@ func newSessionsStop() *cobra.Command {
 }
 
 // closed closes what may be closed by now.
-func closed(c net.Conn) error {
+func closed(c io.Closer) error {
 	if err := c.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
 	}

@@ -26,7 +26,6 @@ type Run struct {
 	Workspace string     `json:"workspace"`
 	Policy    string     `json:"policy,omitempty"`
 	Tier      string     `json:"tier"`
-	Talk      string     `json:"talk,omitempty"` // the agent's own name of the conversation
 	Socket    string     `json:"socket,omitempty"`
 	Holder    proc.Lease `json:"holder"`
 	Began     time.Time  `json:"began"`

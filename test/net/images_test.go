@@ -4,7 +4,6 @@ package net_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -59,79 +58,62 @@ func packed(t *testing.T, own string, tm image.Template, arch string) {
 // TestRunInOwnImage: an agent that this machine does not have works in an image that was made
 // for it, which is the same however often it is made.
 func TestRunInOwnImage(t *testing.T) {
-	base := os.Getenv("RINGFENCE_TEST_DEBIAN")
-	for name, socket := range map[string]string{"docker": os.Getenv("RINGFENCE_TEST_DOCKER"), "podman": os.Getenv("RINGFENCE_TEST_PODMAN")} {
-		t.Run(name, func(t *testing.T) {
-			if socket == "" || base == "" {
-				if os.Getenv("CI") == "true" {
-					t.Fatal("needs an engine and an image of Debian: run scripts/engines.sh go test …")
-				}
-				t.Skip("needs an engine and an image of Debian: run scripts/engines.sh go test …")
-			}
-			a := agents[0]
-			p, m, at := agentPlace(t, a, `cat a.txt; command -v claude socat sudo; echo looked`)
-			close(m.seen)
-			p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
-			p.node = "/nonexistent"                  // the agents of this machine
-			text, err := os.ReadFile(filepath.Join(p.Own, "config.json"))
-			var config map[string]any
-			if err == nil {
-				err = json.Unmarshal(text, &config)
-			}
-			if err == nil {
-				config["box"] = map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name}}
-				text, err = json.Marshal(config)
-			}
-			err = errors.Join(err, os.WriteFile(filepath.Join(p.Own, "config.json"), text, 0o600), os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600))
+	inEngines(t, func(t *testing.T, name, socket, base string) {
+		a := agents[0]
+		p, m, at := agentPlace(t, a, `cat a.txt; command -v claude socat sudo; echo looked`)
+		close(m.seen)
+		p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
+		p.node = "/nonexistent"                  // the agents of this machine
+		p.boxes(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name}})
+		err := os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+		defer cancel()
+		run := func(args ...string) (string, error) {
+			out, err := p.running(ctx, a, at, append([]string{"run", "--ask", "never", "--policy", p.policy, "--tier", "container", "--review"}, args...)...).CombinedOutput()
+			return string(out), err
+		}
+		if out, err := run(a.name, "--version"); err == nil || !strings.Contains(out, "ringfence images build claude") {
+			t.Errorf("without an image: %v\n%s", err, out)
+		}
+		built := func() string {
+			tm, _, err := image.Lookup(a.name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-			defer cancel()
-			run := func(args ...string) (string, error) {
-				out, err := p.running(ctx, a, at, append([]string{"run", "--ask", "never", "--policy", p.policy, "--tier", "container", "--review"}, args...)...).CombinedOutput()
-				return string(out), err
-			}
-			if out, err := run(a.name, "--version"); err == nil || !strings.Contains(out, "ringfence images build claude") {
-				t.Errorf("without an image: %v\n%s", err, out)
-			}
-			built := func() string {
-				tm, _, err := image.Lookup(a.name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				packed(t, p.Own, tm, "amd64")
-				if out, err := p.Run(ctx, "images", "build", a.name, "--base", base, "--ask", "never"); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
-				list, err := p.Run(ctx, "images", "list", "--json")
-				if err != nil || strings.Contains(string(list), `"stale"`) || !strings.Contains(string(list), `"agent":"claude"`) {
-					t.Fatalf("%v\n%s", err, list)
-				}
-				return string(list)
-			}
-			first := built()
-			if out, err := p.Run(ctx, "images", "prune", "--all"); err != nil || !strings.Contains(string(out), a.name) {
-				t.Errorf("%v\n%s", err, out)
-			}
-			if again := built(); again != first {
-				t.Errorf("made %s\nthen %s", first, again)
-			}
-			if out, err := run(a.name, "-p", "Look around."); err != nil || !strings.Contains(out, "all done") {
+			packed(t, p.Own, tm, "amd64")
+			if out, err := p.Run(ctx, "images", "build", a.name, "--base", base, "--ask", "never"); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			_, _, sent := m.heard()
-			for _, want := range []string{"swordfish", "/opt/ringfence/bin/claude", "looked"} {
-				if !strings.Contains(sent, want) {
-					t.Errorf("the model did not hear of %q", want)
-				}
+			list, err := p.Run(ctx, "images", "list", "--json")
+			if err != nil || strings.Contains(string(list), `"stale"`) || !strings.Contains(string(list), `"agent":"claude"`) {
+				t.Fatalf("%v\n%s", err, list)
 			}
-			if strings.Contains(sent, "bin/socat") || strings.Contains(sent, "bin/sudo") {
-				t.Error("the image has socat or sudo")
+			return string(list)
+		}
+		first := built()
+		if out, err := p.Run(ctx, "images", "prune", "--all"); err != nil || !strings.Contains(string(out), a.name) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if again := built(); again != first {
+			t.Errorf("made %s\nthen %s", first, again)
+		}
+		if out, err := run(a.name, "-p", "Look around."); err != nil || !strings.Contains(out, "all done") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		_, _, sent := m.heard()
+		for _, want := range []string{"swordfish", "/opt/ringfence/bin/claude", "looked"} {
+			if !strings.Contains(sent, want) {
+				t.Errorf("the model did not hear of %q", want)
 			}
-			if out, err := run("--image", base, "--", "sh", "-c", "command -v claude || echo none"); err != nil || !strings.Contains(out, "none") {
-				t.Errorf("in another image: %v\n%s", err, out)
-			}
-		})
-	}
+		}
+		if strings.Contains(sent, "bin/socat") || strings.Contains(sent, "bin/sudo") {
+			t.Error("the image has socat or sudo")
+		}
+		if out, err := run("--image", base, "--", "sh", "-c", "command -v claude || echo none"); err != nil || !strings.Contains(out, "none") {
+			t.Errorf("in another image: %v\n%s", err, out)
+		}
+	})
 }

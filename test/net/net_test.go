@@ -274,8 +274,9 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestReachFromContainers: so do those that are in an image.
-func TestReachFromContainers(t *testing.T) {
+// inEngines runs f with each engine of containers: its name, its socket, and an image of Debian
+// that it has.
+func inEngines(t *testing.T, f func(t *testing.T, name, socket, image string)) {
 	image := os.Getenv("RINGFENCE_TEST_DEBIAN")
 	for name, socket := range map[string]string{"docker": os.Getenv("RINGFENCE_TEST_DOCKER"), "podman": os.Getenv("RINGFENCE_TEST_PODMAN")} {
 		t.Run(name, func(t *testing.T) {
@@ -285,15 +286,43 @@ func TestReachFromContainers(t *testing.T) {
 				}
 				t.Skip("needs an engine and an image of Debian: run scripts/engines.sh go test …")
 			}
-			p := newPlace(t)
-			p.configure(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}})
-			for _, c := range cases(t) {
-				if c.image {
-					t.Run(c.name, func(t *testing.T) { p.reach(t, c, "--tier", "container") })
-				}
-			}
+			f(t, name, socket, image)
 		})
 	}
+}
+
+// boxes makes box a part of the configuration of p, whatever else is in it.
+func (p *place) boxes(t *testing.T, box map[string]any) {
+	t.Helper()
+	file := filepath.Join(p.Own, "config.json")
+	text, err := os.ReadFile(file)
+	var config map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &config)
+	}
+	if err == nil {
+		config["box"] = box
+		text, err = json.Marshal(config)
+	}
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReachFromContainers: so do those that are in an image.
+func TestReachFromContainers(t *testing.T) {
+	inEngines(t, func(t *testing.T, name, socket, image string) {
+		p := newPlace(t)
+		p.configure(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}})
+		for _, c := range cases(t) {
+			if c.image {
+				t.Run(c.name, func(t *testing.T) { p.reach(t, c, "--tier", "container") })
+			}
+		}
+	})
 }
 
 // reach runs c in a box.

@@ -326,62 +326,45 @@ func TestStart(t *testing.T) {
 // TestRunInContainers: an agent of this machine works in a container as it does in a native
 // box, with its home, its model and its tools; what it changes waits for a review.
 func TestRunInContainers(t *testing.T) {
-	image := os.Getenv("RINGFENCE_TEST_DEBIAN")
-	for name, socket := range map[string]string{"docker": os.Getenv("RINGFENCE_TEST_DOCKER"), "podman": os.Getenv("RINGFENCE_TEST_PODMAN")} {
-		t.Run(name, func(t *testing.T) {
-			if socket == "" || image == "" {
-				if os.Getenv("CI") == "true" {
-					t.Fatal("needs an engine and an image of Debian: run scripts/engines.sh go test …")
-				}
-				t.Skip("needs an engine and an image of Debian: run scripts/engines.sh go test …")
+	inEngines(t, func(t *testing.T, name, socket, image string) {
+		a := agents[0]
+		p, m, at := agentPlace(t, a, "bash look.sh")
+		close(m.seen)
+		p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
+		real, err := filepath.EvalSymlinks(filepath.Join(p.node, ".bin", "claude"))
+		p.node = filepath.Join(filepath.Dir(p.Person), "agents")
+		err = errors.Join(err, os.MkdirAll(filepath.Join(p.node, ".bin"), 0o755), os.Link(real, filepath.Join(p.node, ".bin", "claude")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.boxes(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}})
+		err = errors.Join(os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600),
+			os.WriteFile(filepath.Join(p.Work, "look.sh"), []byte(`cat a.txt; echo made >made.txt; ls -A ~; echo kept >~/note; exec 3<>/dev/tcp/127.0.0.1/3129 && printf 'GET /mcp HTTP/1.0\r\nHost: 127.0.0.1:3129\r\n\r\n' >&3 && head -1 <&3; echo looked`), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmd := p.running(ctx, a, at, "run", "--ask", "never", "--policy", p.policy, "--tier", "container", "--review", a.name, "-p", "Look around.")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		_, _, sent := m.heard()
+		for _, want := range []string{"swordfish", "401 Unauthorized", "looked"} {
+			if !strings.Contains(sent, want) {
+				t.Errorf("the model did not hear of %q", want)
 			}
-			a := agents[0]
-			p, m, at := agentPlace(t, a, "bash look.sh")
-			close(m.seen)
-			p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
-			real, err := filepath.EvalSymlinks(filepath.Join(p.node, ".bin", "claude"))
-			p.node = filepath.Join(filepath.Dir(p.Person), "agents")
-			err = errors.Join(err, os.MkdirAll(filepath.Join(p.node, ".bin"), 0o755), os.Link(real, filepath.Join(p.node, ".bin", "claude")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(filepath.Join(p.Own, "config.json"))
-			var config map[string]any
-			if err == nil {
-				err = json.Unmarshal(text, &config)
-			}
-			if err == nil {
-				config["box"] = map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}}
-				text, err = json.Marshal(config)
-			}
-			err = errors.Join(err, os.WriteFile(filepath.Join(p.Own, "config.json"), text, 0o600), os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600),
-				os.WriteFile(filepath.Join(p.Work, "look.sh"), []byte(`cat a.txt; echo made >made.txt; ls -A ~; echo kept >~/note; exec 3<>/dev/tcp/127.0.0.1/3129 && printf 'GET /mcp HTTP/1.0\r\nHost: 127.0.0.1:3129\r\n\r\n' >&3 && head -1 <&3; echo looked`), 0o600))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			cmd := p.running(ctx, a, at, "run", "--ask", "never", "--policy", p.policy, "--tier", "container", "--review", a.name, "-p", "Look around.")
-			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			_, _, sent := m.heard()
-			for _, want := range []string{"swordfish", "401 Unauthorized", "looked"} {
-				if !strings.Contains(sent, want) {
-					t.Errorf("the model did not hear of %q", want)
-				}
-			}
-			if j := strings.Index(sent, "tool_result"); t.Failed() && j >= 0 {
-				t.Log(sent[j:min(len(sent), j+1500)])
-			}
-			notes, err := filepath.Glob(filepath.Join(p.Own, "homes", "*", "*", "note"))
-			if _, live := os.Stat(filepath.Join(p.Work, "made.txt")); err != nil || len(notes) != 1 || live == nil {
-				t.Errorf("notes %q, %v; what it made is in the workspace: %v", notes, err, live == nil)
-			}
-			record, err := p.Run(t.Context(), "ledger", "show", "--json")
-			if err != nil || !strings.Contains(string(record), "home=own") {
-				t.Errorf("its home is not on record, %v", err)
-			}
-		})
-	}
+		}
+		if j := strings.Index(sent, "tool_result"); t.Failed() && j >= 0 {
+			t.Log(sent[j:min(len(sent), j+1500)])
+		}
+		notes, err := filepath.Glob(filepath.Join(p.Own, "homes", "*", "*", "note"))
+		if _, live := os.Stat(filepath.Join(p.Work, "made.txt")); err != nil || len(notes) != 1 || live == nil {
+			t.Errorf("notes %q, %v; what it made is in the workspace: %v", notes, err, live == nil)
+		}
+		record, err := p.Run(t.Context(), "ledger", "show", "--json")
+		if err != nil || !strings.Contains(string(record), "home=own") {
+			t.Errorf("its home is not on record, %v", err)
+		}
+	})
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,13 +84,9 @@ func List() ([]Adapter, error) {
 	}
 	var all []Adapter
 	for _, e := range entries {
-		text, err := shipped.ReadFile("agents/" + e.Name())
+		a, err := load(e.Name())
 		if err != nil {
-			return nil, fmt.Errorf("reading adapters: %w", err)
-		}
-		var a Adapter
-		if err := strictjson.Unmarshal(text, &a); err != nil {
-			return nil, fmt.Errorf("reading adapter %s: %w", e.Name(), err)
+			return nil, err
 		}
 		all = append(all, a)
 	}
@@ -98,15 +96,23 @@ func List() ([]Adapter, error) {
 
 // Lookup returns the adapter of that name; false if there is none.
 func Lookup(name string) (Adapter, bool, error) {
-	all, err := List()
-	if err != nil {
-		return Adapter{}, false, err
-	}
-	i := slices.IndexFunc(all, func(a Adapter) bool { return a.Name == name })
-	if i < 0 {
+	a, err := load(name + ".json")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
 		return Adapter{}, false, nil
 	}
-	return all[i], true, nil
+	return a, err == nil, err
+}
+
+// load reads one adapter.
+func load(file string) (a Adapter, err error) {
+	text, err := shipped.ReadFile("agents/" + file)
+	if err == nil {
+		err = strictjson.Unmarshal(text, &a)
+	}
+	if err != nil {
+		return Adapter{}, fmt.Errorf("reading adapter %s: %w", file, err)
+	}
+	return a, nil
 }
 
 // A Look is what of this machine an adapter is told, by who may look.

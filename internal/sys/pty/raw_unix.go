@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -72,20 +71,8 @@ func (r *Raw) Cooked() error {
 	return with(r.tty, func(fd int) error { return term.Restore(fd, r.before) })
 }
 
-// Read reads what is typed. After Restore, or when ctx of Until has ended, it is over.
+// Read reads what is typed. After Restore it is over.
 func (r *Raw) Read(p []byte) (int, error) { return readUntil{r.tty, r.ended}.Read(p) }
-
-// Wait reads what is typed for at most that long; nothing and no error if nothing was.
-func (r *Raw) Wait(p []byte, most time.Duration) (int, error) {
-	if err := r.tty.SetReadDeadline(time.Now().Add(most)); err != nil {
-		return 0, err
-	}
-	n, err := r.tty.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = nil
-	}
-	return n, err
-}
 
 // Size returns the size of the terminal.
 func (r *Raw) Size() (Size, error) {

@@ -80,7 +80,7 @@ sh -c 'echo > ready; echo x > p' & p=$!
 while [ ! -e ready ]; do :; done
 while kill -TERM $p 2>/dev/null; do :; done; wait $p; [ $? = 143 ] && echo x; echo 8`,
 		"killed callers": `for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
-(echo > s$i; while :; do echo x > f$i; rm f$i; mkdir d$i; rmdir d$i; done) & a=$!
+(echo > s$i; while :; do echo x > f$i; rm f$i; mkdir d$i; rmdir d$i; done 2>/dev/null) & a=$!
 (while :; do mv f$i g$i; mv g$i f$i; done 2>/dev/null) & while [ ! -e s$i ]; do :; done; kill -9 $! $a; done
 wait; echo x > f; cat f; echo 8`,
 	} {
