@@ -51,7 +51,10 @@ func (sessions) open(ctx context.Context, l *link, version string) (offer, error
 	if err := o.read(a.body); err != nil {
 		return offer{}, fmt.Errorf("opening: %w", err)
 	}
-	return o, l.out.send(ctx, notification("notifications/initialized", nil))
+	if err := l.tell(ctx, notification("notifications/initialized", nil)); err != nil {
+		return offer{}, fmt.Errorf("opening: %w", err)
+	}
+	return o, nil
 }
 
 // read takes from the answer of a server what both eras have in it.

@@ -272,7 +272,7 @@ func (l *link) send(parent context.Context, e errand, build func(id int64) ([]by
 	l.mu.Lock()
 	if l.cause != nil {
 		defer l.mu.Unlock()
-		return answer{}, fmt.Errorf("not sent: %w", l.cause)
+		return answer{}, unsentError{l.cause}
 	}
 	l.next++
 	id := l.next
@@ -282,11 +282,10 @@ func (l *link) send(parent context.Context, e errand, build func(id int64) ([]by
 
 	line, err := build(id)
 	if err == nil {
-		err = l.out.send(ctx, line)
+		err = l.tell(ctx, line)
 	}
 	if err != nil {
-		l.deaf()
-		return answer{}, fmt.Errorf("not sent: %w", err)
+		return answer{}, unsentError{err}
 	}
 	select {
 	case a := <-fl.reply:

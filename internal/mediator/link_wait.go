@@ -12,10 +12,33 @@ type lostError struct{ why error }
 func (e lostError) Error() string { return "sent, with unknown effect: " + e.why.Error() }
 func (e lostError) Unwrap() error { return e.why }
 
-// plainly is err of a request that has no effect.
+// An unsentError says why something was not sent to a server at all.
+type unsentError struct{ why error }
+
+func (e unsentError) Error() string { return "not sent: " + e.why.Error() }
+func (e unsentError) Unwrap() error { return e.why }
+
+// plainly is err of a request that has no effect: whether it was sent is all the same.
 func plainly(err error) error {
 	if e, ok := errors.AsType[lostError](err); ok {
 		return e.why
+	}
+	if e, ok := errors.AsType[unsentError](err); ok {
+		return e.why
+	}
+	return err
+}
+
+// tell queues line. Of a server that takes nothing more the error is what became of
+// it, not that a stream of ours has ended.
+func (l *link) tell(ctx context.Context, line []byte) error {
+	err := l.out.send(ctx, line)
+	if !errors.Is(err, errClosed) {
+		return err
+	}
+	l.deaf()
+	if why := l.reason(); why != nil {
+		return why
 	}
 	return err
 }

@@ -2,7 +2,9 @@ package mediator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -173,4 +175,24 @@ func TestD17LateText(t *testing.T) {
 		t.Error(err)
 	}
 	d.check(t)
+}
+
+// TestSentToTheDead: what is said of a server that takes nothing more is what became of
+// it, whichever of its streams was seen to end first.
+func TestSentToTheDead(t *testing.T) {
+	r, w := io.Pipe()
+	r.Close()
+	l := &link{out: newOutbox(w, 1), down: make(chan struct{}), pending: map[int64]*flight{}}
+	if err := l.out.send(t.Context(), []byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-l.out.done
+	go l.fail(errors.New("it ended"))
+	_, err := l.send(t.Context(), errand{}, func(int64) ([]byte, error) { return []byte("\n"), nil })
+	if err == nil || err.Error() != "not sent: it ended" || plainly(err).Error() != "it ended" {
+		t.Error(err)
+	}
+	if err := l.tell(t.Context(), []byte("\n")); err == nil || err.Error() != "it ended" {
+		t.Error(err)
+	}
 }
