@@ -129,3 +129,21 @@ func TestFloodOfTexts(t *testing.T) {
 		t.Errorf("%d texts were decided", n)
 	}
 }
+
+// TestR8SaidWithin: what a server says in the answer to a request is for who made that one,
+// also while others have requests under way; in an answer that is over it is for nobody.
+func TestR8SaidWithin(t *testing.T) {
+	s := &server{}
+	l := &link{pending: map[int64]*flight{1: {}}}
+	says := map[int64]*saying{}
+	for id := int64(2); id <= 3; id++ {
+		f := &front{}
+		says[id] = newSaying(s, f, message{})
+		l.pending[id] = &flight{errand: errand{asker: &call{s: s, f: f, says: says[id]}}}
+	}
+	for in, want := range map[int64]*saying{0: nil, 1: nil, 2: says[2], 3: says[3], 4: nil} {
+		if got := s.hearer(l, in); got != want {
+			t.Errorf("what is said in %d is heard by %p, want %p", in, got, want)
+		}
+	}
+}

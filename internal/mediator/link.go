@@ -324,7 +324,7 @@ func (l *link) forget(id int64, fl *flight) {
 // read takes in what the server writes, until it ends or breaks the protocol.
 func (l *link) read() {
 	in := newLines(l.proc.Stdout, l.max, false)
-	for noise := 0; noise <= maxNoise; {
+	for noise, n := 0, uint64(1); noise <= maxNoise; n++ {
 		line, err := in.next()
 		if errors.Is(err, errLong) {
 			l.breach(fmt.Errorf("it wrote a line of more than %d bytes", l.max))
@@ -337,7 +337,7 @@ func (l *link) read() {
 			}
 			return
 		}
-		ok, err := l.take(line)
+		ok, err := l.take(line, n)
 		if err != nil {
 			l.breach(err)
 			return
@@ -366,10 +366,10 @@ func (l *link) hungUp() {
 // told is the end of what it wrote to standard error, for people.
 func (l *link) told() string { return string(l.scrubbed([]byte(l.err.String()))) }
 
-// take handles one line. Lines that are no JSON objects, and objects that do not
+// take handles the nth line. Lines that are no JSON objects, and objects that do not
 // claim to be JSON-RPC, are noise that a program prints by mistake; what starts
 // like a message and is none is an error.
-func (l *link) take(line []byte) (ok bool, err error) {
+func (l *link) take(line []byte, n uint64) (ok bool, err error) {
 	line = l.scrubbed(line)
 	text := bytes.TrimLeft(line, " \t\r")
 	if len(text) == 0 {
@@ -393,6 +393,9 @@ func (l *link) take(line []byte) (ok bool, err error) {
 	case m.request():
 		l.asked(m)
 	default:
+		if l.proc.Within != nil {
+			m.in = l.proc.Within(n)
+		}
 		l.notified(m)
 	}
 	return true, nil

@@ -36,7 +36,8 @@ type message struct {
 	metaAt span  // params._meta, an object; of what a client sent only
 	odd    error // why _meta has more than one reading; nil if it has one
 
-	x *exchange // of a request under way; nil otherwise
+	x  *exchange // of a request under way; nil otherwise
+	in int64     // the request of ours in whose answer a server sent it; 0 if that is not known
 }
 
 func (m message) id() []byte { return m.idAt.of(m.raw) }

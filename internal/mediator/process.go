@@ -33,6 +33,10 @@ type Process struct {
 	// the request id, 0 if in none. It is nil where streams do not tell, as with
 	// standard output, and set where each answer has a stream of its own.
 	About func(id []byte) int64
+	// Within returns the id of the request of ours in whose answer the nth line of Stdout
+	// came, 0 if in none; lines count from 1, and are asked for in their order. It is nil where
+	// About is.
+	Within func(n uint64) int64
 	// Sessions says that the server has only the era of sessions: nobody asks it
 	// for the other one.
 	Sessions bool

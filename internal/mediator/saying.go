@@ -192,8 +192,9 @@ func (f *front) logs(m message, level string) bool {
 	return at >= 0 && at >= slices.Index(levels, least)
 }
 
-// logged takes in a log message of the server. Whose it is shows only where one
-// connection has requests under way on l, or is alone.
+// logged takes in a log message of the server. Whose it is shows where it came in the
+// answer to a request, and otherwise only where one connection has requests under way on l,
+// or is alone.
 func (s *server) logged(l *link, m message) {
 	params := m.params.of(m.raw)
 	level, ok, err := strictjson.Find(params, "/level")
@@ -201,16 +202,19 @@ func (s *server) logged(l *link, m message) {
 	if err != nil || !ok || terr != nil || len(params) > maxText {
 		return
 	}
-	y := s.hearer(l)
+	y := s.hearer(l, m.in)
 	if y == nil || !y.f.logs(y.m, text) || !s.mayTell() {
 		return
 	}
 	y.say(notice{method: tellMessage, params: params})
 }
 
-// hearer returns who hears what the server says to no request in particular: nil if
-// that could be about more than one connection.
-func (s *server) hearer(l *link) *saying {
+// hearer returns who hears what the server says in the answer to the request in, or, with
+// 0, to none in particular: nil if that could be about more than one connection.
+func (s *server) hearer(l *link, in int64) *saying {
+	if in > 0 {
+		return l.saysOf(in)
+	}
 	calls, alone := l.callers()
 	if len(calls) > 0 {
 		says := calls[len(calls)-1].says
@@ -229,6 +233,22 @@ func (s *server) hearer(l *link) *saying {
 		s.idle = newSaying(s, f, message{x: &exchange{f: f, stream: f.out}})
 	}
 	return s.idle
+}
+
+// saysOf returns who hears what is said in the answer to the request in; nil if it is none of
+// a client, or over.
+func (l *link) saysOf(in int64) *saying {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fl := l.pending[in]
+	if fl == nil {
+		return nil
+	}
+	c, ok := fl.asker.(*call)
+	if !ok {
+		return nil
+	}
+	return c.says
 }
 
 // only returns the one session that there is, nil if there is none or more than one

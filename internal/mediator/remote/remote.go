@@ -149,6 +149,10 @@ type conn struct {
 
 	outMu sync.Mutex
 	out   *io.PipeWriter
+	lines uint64 // that were written there, or begun
+
+	withinMu sync.Mutex
+	within   []place // of notifications that nobody has read yet, which are few: the pipe holds nothing
 
 	mu       sync.Mutex
 	session  string // "" if the server has none, or has ended it
@@ -159,6 +163,12 @@ type conn struct {
 	bindings map[string][]binding    // by tool: which arguments go into headers
 	endpoint string                  // where messages are posted, in the older transport
 	waiting  map[int64]chan struct{} // requests whose answer comes on the one stream of the older transport
+}
+
+// A place is the request of ours in whose answer a line came.
+type place struct {
+	line uint64
+	ours int64
 }
 
 func open(s mediator.Server, carrier http.RoundTripper, auth Authorizer, limit int) *mediator.Process {
@@ -183,6 +193,7 @@ func open(s mediator.Server, carrier http.RoundTripper, auth Authorizer, limit i
 		Wait:     c.wait,
 		Report:   NotHeld,
 		About:    c.madeIn,
+		Within:   c.saidIn,
 		Sessions: s.Type == mediator.TransportSSE,
 	}
 }
@@ -246,9 +257,18 @@ func (c *conn) note(format string, args ...any) {
 }
 
 // say passes a message on, as one line.
-func (c *conn) say(message []byte) {
+func (c *conn) say(message []byte) { c.sayIn(message, 0) }
+
+// sayIn is say for a message that came in the answer to the request ours, 0 for none.
+func (c *conn) sayIn(message []byte, ours int64) {
 	c.outMu.Lock()
 	defer c.outMu.Unlock()
+	c.lines++
+	if ours > 0 {
+		c.withinMu.Lock()
+		c.within = append(c.within, place{c.lines, ours})
+		c.withinMu.Unlock()
+	}
 	if _, err := c.out.Write(message); err == nil {
 		_, _ = c.out.Write([]byte{'\n'})
 	}
@@ -259,6 +279,19 @@ func (c *conn) madeIn(id []byte) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.about[idKey(id)]
+}
+
+// saidIn is [mediator.Process.Within].
+func (c *conn) saidIn(n uint64) int64 {
+	c.withinMu.Lock()
+	defer c.withinMu.Unlock()
+	for len(c.within) > 0 && c.within[0].line <= n {
+		first := c.within[0]
+		if c.within = c.within[1:]; first.line == n {
+			return first.ours
+		}
+	}
+	return 0
 }
 
 // hold counts n more bytes that wait, or says that they are too many.

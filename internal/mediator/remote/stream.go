@@ -143,7 +143,11 @@ func (c *conn) came(raw []byte, m *message) (done bool, err error) {
 		c.note("a request of it is dropped: its id is in use, or there are too many")
 		return false, nil
 	}
-	c.say(oneLine(raw))
+	ours := int64(0)
+	if m != nil && !a.request() {
+		ours = m.number()
+	}
+	c.sayIn(oneLine(raw), ours)
 	return false, nil
 }
 
