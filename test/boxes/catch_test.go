@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -160,6 +162,7 @@ func TestSuiteCatches(t *testing.T) {
 	}
 	for _, o := range onWeak(t, "unboxed") {
 		switch why := uncaught[o.ID+" "+o.Name]; {
+		case o.Class == boxtest.Harmless && why != "":
 		case o.Class == boxtest.Harmless:
 			// Without a box it may also leave traces.
 			o.Why = slices.DeleteFunc(o.Why, func(w string) bool {
@@ -241,8 +244,34 @@ type unconfinedBox struct{ sandbox.Box }
 
 // Start implements [sandbox.Tier].
 func (t unconfined) Start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
+	s.Home = sandbox.Home{}
+	if s.Ways.Tools != 0 {
+		if err := onMachine(s.Ways); err != nil {
+			return nil, err
+		}
+		s.Network, s.Egress, s.Ways = sandbox.NetworkOpen, "", sandbox.Ways{}
+	}
 	b, err := t.Tier.Start(ctx, s)
 	return unconfinedBox{b}, err
+}
+
+// onMachine lets tools listen where everybody can ask them.
+func onMachine(w sandbox.Ways) error {
+	s, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(w.Tools))))
+	if err != nil {
+		return err
+	}
+	tcp, ok := s.(*net.TCPListener)
+	if !ok {
+		return errors.New("tools listen on no port of TCP")
+	}
+	f, err := tcp.File()
+	if err := errors.Join(err, s.Close()); err != nil {
+		return err
+	}
+	var l sandbox.Listening
+	l.Add(5, f)
+	return w.Take(l)
 }
 
 func (b unconfinedBox) Wait() (sandbox.Exit, error) {

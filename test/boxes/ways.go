@@ -35,7 +35,7 @@ type way struct {
 var ways = []way{
 	{Name: "native, root", tier: nativeTier, Options: boxtest.Options{Workers: 2}},
 	{Name: "native, user", tier: nativeTier, Options: boxtest.Options{Workers: 2}, user: true},
-	{Name: "native, no user namespaces", tier: nativeTier, Options: boxtest.Options{Workers: 2}, user: true, bare: true},
+	{Name: "native, no user namespaces", tier: nativeTier, Options: boxtest.Options{Workers: 2, Cannot: treeless}, user: true, bare: true},
 	{Name: "container, Docker", tier: engine(container.RuntimeDocker, dockerSocket), Options: containers, socket: dockerSocket},
 	{Name: "container, Podman", tier: engine(container.RuntimePodman, podmanSocket), Options: containers, socket: podmanSocket},
 }
@@ -44,6 +44,9 @@ const (
 	dockerSocket = "RINGFENCE_TEST_DOCKER"
 	podmanSocket = "RINGFENCE_TEST_PODMAN"
 )
+
+// treeless is what a box cannot have that has neither mounts nor a network of its own.
+var treeless = []sandbox.Ability{sandbox.Homes, sandbox.Entrances}
 
 // containers take most of their time waiting for an engine.
 var containers = boxtest.Options{Workers: 4, NoHolds: true, Sparse: true, Image: true}

@@ -67,6 +67,9 @@ type Options struct {
 	// are held. Cases about held names then accept that refusal, and all others
 	// are run with Spec.LaterWritable.
 	NoHolds bool
+	// Cannot are abilities that the tier has not. Cases that need one must be refused:
+	// a box that starts without is broken, and so is a refusal that is not named here.
+	Cannot []sandbox.Ability
 	// Sparse takes a sample of cases that are made from a row of numbers, for
 	// tiers that take long to start.
 	Sparse bool

@@ -26,7 +26,13 @@ type Case struct {
 	Script   string   // for the shell, instead of Steps
 	Programs []string // that the script needs, by name
 	Network  bool     // the box has a way out by policy
-	Limits   sandbox.Limits
+	// Home says that the box has a home of its own in place of $HOME; Kept are the paths
+	// that must be in its directory afterwards, beside those that were, and no others.
+	Home bool
+	Kept []string
+	// Tools says that it has ways to the network by policy, and tools at $TOOLS.
+	Tools  bool
+	Limits sandbox.Limits
 	// Exit is how the box must end, as [sandbox.Exit.String] has it; "any" is any.
 	Exit string
 	// Needs is the layer without which a tier need not hold this, if its Report
@@ -46,7 +52,8 @@ type Case struct {
 	Knock bool  // somebody outside tries to connect to port FREE meanwhile
 	// Stdout is what the output must be, exactly; "" is anything.
 	Stdout string
-	// Uncaught says why a box that holds nothing passes this too, "" if it does not.
+	// Uncaught says why a box that holds nothing passes this too, "" if it does not. Of
+	// honest work it says why that needs a box.
 	Uncaught string
 	line     int
 }
@@ -207,12 +214,27 @@ func (r *reader) member(c *Case, key, value string) (err error) {
 		c.Network = true
 	case "knock":
 		c.Knock = true
+	case "home":
+		c.Home, c.Kept = true, strings.Fields(value)
+	case "tools":
+		c.Tools = true
 	case "each":
 		c.Each, err = parseEach(value)
 	default:
 		err = fmt.Errorf("no key %q", key)
 	}
 	return err
+}
+
+// asks returns what the box of c is asked for that not every tier can give.
+func (c Case) asks() (all []sandbox.Ability) {
+	if c.Home {
+		all = append(all, sandbox.Homes)
+	}
+	if c.Tools {
+		all = append(all, sandbox.Entrances)
+	}
+	return all
 }
 
 // end checks the case that was read last.
@@ -226,6 +248,8 @@ func (r *reader) end() error {
 		return fmt.Errorf("%s %s (line %d) has no class or no place", c.ID, c.Name, c.line)
 	case (len(c.Steps) == 0) == (c.Script == ""):
 		return fmt.Errorf("%s %s (line %d) needs steps or a script", c.ID, c.Name, c.line)
+	case c.Script != "" && len(c.asks()) > 0:
+		return fmt.Errorf("%s %s (line %d) has a script, and steps alone know of its own home and tools", c.ID, c.Name, c.line)
 	}
 	for _, s := range c.Steps {
 		if !s.Prepares && len(s.Pass) == 0 {

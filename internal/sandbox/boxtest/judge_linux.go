@@ -86,19 +86,27 @@ func (s *suite) one(ctx context.Context, r run) (o Outcome, err error) {
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", o, err)
 	}
+	own, err := w.give(r, &spec)
+	if err != nil {
+		return o, fmt.Errorf("%s: %w", o, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	knocked := w.knock(ctx, r, s.probe)
 	began := time.Now()
 	out, runErr := sandbox.Run(ctx, s.tier, spec, nil)
 	o.Took, o.Report = time.Since(began), out.Report
-	o.Why = append(w.survivors(), knocked()...)
+	o.Why = slices.Concat(own(runErr == nil), w.survivors(), knocked())
 	o.Why = append(o.Why, w.ask()...)
 	changed, err := w.compare(r.leaves(spec), spec.Workspace.Mode == sandbox.ReadWrite)
 	if err != nil {
 		return o, fmt.Errorf("%s: looking at its world: %w", o, err)
 	}
 	o.Why = append(append(o.Why, changed...), w.leftovers()...)
+	if lack := s.lacks(r); len(lack) > 0 {
+		o.settleLack(lack, runErr)
+		return o, nil
+	}
 	o.settle(r, w, out, runErr)
 	return o, nil
 }

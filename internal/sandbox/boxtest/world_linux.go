@@ -27,6 +27,7 @@ import (
 //	ro   may be read; the probe is in it
 //	rw   may be written, where the workspace may
 //	run  has the sockets of services
+//	kept is the directory of a home of the box's own
 //
 // Every file may be written by anybody as far as its mode goes: only the box keeps
 // the probe from it.
@@ -109,7 +110,7 @@ func (w *world) makeTrees(extra []string, owned bool) error {
 		"ws/file": "file\n", "ws/dir/file": "file\n", "ws/dir/sub/file": "file\n", "ws/script": "#!/bin/sh\necho ran\n",
 		"ws/held": "held\n", "ws/hdir/inner/held": "held\n", "ws/hdir/file": "file\n",
 		"ws/tree/.git": "gitdir: " + w.path("out/repo/.git/worktrees/other") + "\n",
-		"ro/file":      "file\n", "ro/dir/file": "file\n", "rw/file": "file\n", "rw/dir/file": "file\n",
+		"kept/before":  "kept\n", "ro/file": "file\n", "ro/dir/file": "file\n", "rw/file": "file\n", "rw/dir/file": "file\n",
 	}
 	for name, text := range gitFiles {
 		for _, repo := range []string{"ws/.git", "ws/old/.git", "ws/bare.git", "out/repo/.git"} {
@@ -135,7 +136,7 @@ func (w *world) makeTrees(extra []string, owned bool) error {
 		os.Symlink(w.path("out/file"), w.path("ws/link-file")), os.Symlink(w.path("out/dir"), w.path("ws/link-dir")),
 		os.Symlink("../out/file", w.path("ws/link-up")), os.Symlink("file", w.path("out/link")))
 	if owned && os.Getuid() == 0 {
-		err = errors.Join(err, chownAll(w.path("ws")), chownAll(w.path("rw")))
+		err = errors.Join(err, chownAll(w.path("ws")), chownAll(w.path("rw")), chownAll(w.path("kept")))
 	}
 	if slices.Contains(extra, "hardlink") {
 		err = errors.Join(err, os.Link(w.path("out/dir/secret"), w.path("ws/hard")))
@@ -219,6 +220,7 @@ func (w *world) start(ctx context.Context, probe string) error {
 		w.vars[name] = value
 	}
 	w.vars["FREE"], err = freePort()
+	w.vars["HOME"], w.vars["KEPT"], w.vars["TOOLS"] = w.path("out/home"), w.path("kept"), w.vars["FREE"]
 	return err
 }
 

@@ -88,6 +88,24 @@ static void act_tcp(char **a, int n)
 	stream(s.ss_family, SOCK_STREAM, n > 2 ? number(a[2]) : 0, &s, len);
 }
 
+// ask HOST PORT: whether the tools of the suite answer there. What it says more than a
+// refusal is what came back.
+static void act_ask(char **a, int n)
+{
+	(void)n;
+	struct sockaddr_storage s;
+	socklen_t len = inet_address(&s, a[0], number(a[1]));
+	int fd = socket(s.ss_family, SOCK_STREAM, 0);
+	if (fd < 0 || within(fd, &s, len) < 0 || send(fd, "boxtest\n", 8, MSG_NOSIGNAL) < 0)
+		return tell(-1, "asking");
+	char got[64] = "";
+	struct pollfd p = { fd, POLLIN, 0 };
+	ssize_t r = poll(&p, 1, 5000) == 1 ? recv(fd, got, sizeof got - 1, 0) : 0;
+	if (r < 0)
+		return tell(-1, "hearing");
+	say(!strcmp(got, "tools\n") ? "tools" : "other", "port %s", a[1]);
+}
+
 // serve PORT: whether anybody comes from outside within a second.
 static void act_serve(char **a, int n)
 {
@@ -323,7 +341,7 @@ static void act_mq(char **a, int n)
 }
 
 const action socket_actions[] = {
-	{ "tcp", 2, act_tcp, 0 }, { "serve", 1, act_serve, 0 }, { "knock", 2, act_knock, 0 }, { "fastopen", 2, act_fastopen, 0 }, { "udp", 2, act_udp, 0 },
+	{ "tcp", 2, act_tcp, 0 }, { "ask", 2, act_ask, 0 }, { "serve", 1, act_serve, 0 }, { "knock", 2, act_knock, 0 }, { "fastopen", 2, act_fastopen, 0 }, { "udp", 2, act_udp, 0 },
 	{ "unix", 1, act_unix, 0 }, { "seqpacket", 1, act_seqpacket, 0 }, { "unixdgram", 1, act_unixdgram, 0 },
 	{ "vsock", 1, act_vsock, 0 }, { "socket", 3, act_socket, 0 }, { "families", 0, act_families, 0 },
 	{ "netlinks", 0, act_netlinks, 0 }, { "route", 0, act_route, 0 }, { "sockopt", 0, act_sockopt, 0 },
