@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/daemon/api"
-	"ringfence/internal/demo"
+	"ringfence/internal/cli/demo"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
 )
