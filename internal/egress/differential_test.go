@@ -139,7 +139,7 @@ func (r *reader) add(one read) {
 }
 
 func goReader(t *testing.T, cert tls.Certificate) *reader {
-	r := &reader{mark: func() {}}
+	r := &reader{}
 	handler := func(label string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			b, err := io.ReadAll(q.Body)
@@ -149,7 +149,25 @@ func goReader(t *testing.T, cert tls.Certificate) *reader {
 			_, _ = io.WriteString(w, "ok")
 		})
 	}
-	secure, plain := httptest.NewUnstartedServer(handler("tls")), httptest.NewServer(handler("plain"))
+	// What a connection brought is known when it is closed, or idle. Those of ours may stay
+	// open without a request.
+	var busy sync.Map
+	var active sync.WaitGroup
+	watch := func(since http.ConnState) func(net.Conn, http.ConnState) {
+		return func(conn net.Conn, state http.ConnState) {
+			if state == since || state == http.StateActive {
+				if _, was := busy.LoadOrStore(conn, true); !was {
+					active.Add(1)
+				}
+			} else if _, was := busy.LoadAndDelete(conn); was {
+				active.Done()
+			}
+		}
+	}
+	r.mark = active.Wait
+	secure, plain := httptest.NewUnstartedServer(handler("tls")), httptest.NewUnstartedServer(handler("plain"))
+	secure.Config.ConnState, plain.Config.ConnState = watch(http.StateActive), watch(http.StateNew)
+	plain.Start()
 	secure.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
@@ -261,7 +279,11 @@ func (r *rig) through(t *testing.T, a *testAuthority, host, text string) []strin
 	r.decider.asked = nil
 	r.decider.mu.Unlock()
 	conn := r.dial(t, bridge.KindProxy, "127.0.0.1:3128")
-	defer conn.Close()
+	ended := sync.OnceFunc(func() {
+		conn.Close()
+		r.served.open.Wait()
+	})
+	defer ended()
 	_, _ = fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
 	res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), &http.Request{Method: http.MethodConnect})
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -273,6 +295,7 @@ func (r *rig) through(t *testing.T, a *testAuthority, host, text string) []strin
 		t.Fatal(err)
 	}
 	exchangeText(t, secure, text)
+	ended()
 	r.decider.mu.Lock()
 	defer r.decider.mu.Unlock()
 	var decided []string

@@ -160,7 +160,33 @@ type rig struct {
 	*decider
 	*table
 	socket string
+	served *countedListener
 	stop   func() error // ends Serve and returns its error
+}
+
+// A countedListener knows whether all that it accepted is closed.
+type countedListener struct {
+	net.Listener
+	open sync.WaitGroup
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: conn, closed: sync.OnceFunc(l.open.Done)}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -182,7 +208,8 @@ func newRig(t testing.TB, change func(*Options), rules ...string) *rig {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, o) }()
+	r.served = &countedListener{Listener: l}
+	go func() { done <- Serve(ctx, r.served, o) }()
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		select {
