@@ -67,6 +67,11 @@ type Query struct {
 	// layer. With a nil Counts every limit is exhausted.
 	Counts func(clause string) int64
 	Now    time.Time // zero: permits that expire have, forbids that expire have not
+	// Absent are trees that are no part of a tree effect, because whoever has its effect
+	// does not see them; Fixed are no part of one that changes something, because they
+	// cannot be changed there. Absolute paths in canonical form. What has the effect must
+	// hold both, or the decision is about less than what can happen.
+	Absent, Fixed []string
 }
 
 // An Asked is a clause that a person is asked to approve.

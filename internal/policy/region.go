@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -28,25 +29,34 @@ func (l *layer) pieces(p part) []part {
 // of its pieces, so that one permit may hold for some of it and another for the rest.
 // What the whole says, a, stands where the pieces say no more.
 func (d *decider) inPieces(l *layer, p part, a answer) answer {
-	pieces := l.pieces(p)
-	if len(pieces) == 1 {
+	all := l.pieces(p)
+	pieces := slices.DeleteFunc(slices.Clone(all), func(o part) bool { return d.leftOut(p.res.dir(), o) })
+	if len(all) == 1 {
 		return a
 	}
-	joined := answer{layer: l, verdict: act.Allow}
+	joined, whole := answer{layer: l, verdict: act.Allow}, len(pieces) == len(all)
 	for i, p := range pieces {
 		one := d.judge(l, []way{{p}})
 		joined.join(one)
-		if one.verdict == a.verdict && (a.verdict > act.Deny || firstOf(one.rules) == firstOf(a.rules)) {
+		if whole && one.verdict == a.verdict && (a.verdict > act.Deny || firstOf(one.rules) == firstOf(a.rules)) {
 			if i > 0 {
 				a.at, a.once = p.res.dir(), one.once
 			}
 			return a
 		}
 	}
-	if joined.verdict == a.verdict {
+	if whole && joined.verdict == a.verdict {
 		return a
 	}
 	return joined
+}
+
+// leftOut reports whether a piece of the tree at root is no part of the effect. What is
+// absent around the tree says nothing: the tree is there nevertheless.
+func (d *decider) leftOut(root string, p part) bool {
+	at := p.res.dir()
+	in := func(tree string) bool { return tree != root && inDir(tree, root) && inDir(at, tree) }
+	return slices.ContainsFunc(d.q.Absent, in) || !allKinds[p.kind].In(act.Observe) && slices.ContainsFunc(d.q.Fixed, in)
 }
 
 // firstOf returns the rule that a denial names, nil for the default.
