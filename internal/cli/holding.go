@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -16,13 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringfence/internal/daemon/api"
 	"ringfence/internal/session/attach"
 	"ringfence/internal/sys/atomicfile"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
-	"ringfence/internal/sys/pty"
 )
 
 // What "ringfence run" runs at a terminal is held by a process of its own, the holder: this
@@ -248,143 +245,4 @@ func (o *onlooker) end() {
 // title names the terminal, which most show outside of it.
 func (o *onlooker) title(text string) {
 	fmt.Fprintf(o.s.out, "\x1b[22;2t\x1b]2;%s\x07", printable("ringfence: "+text))
-}
-
-// menu is the page of the hot-key.
-func (o *onlooker) menu(ctx context.Context, st attach.State, other bool) attach.Choice {
-	out := o.s.err
-	if !other {
-		fmt.Fprint(out, "\x1b[?1049h")
-		defer fmt.Fprint(out, "\x1b[?1049l")
-	}
-	fmt.Fprint(out, plainPage)
-	// The key that opened it, once more, is for the program.
-	select {
-	case <-o.quit:
-	default:
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	twice := make(chan struct{})
-	go func() {
-		select {
-		case <-o.quit:
-			close(twice)
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	if err := dropTyped(ctx); err != nil {
-		return attach.Back
-	}
-	for {
-		waits := o.waiting(ctx, st.Session)
-		fmt.Fprintf(out, "ringfence: %s\nsession %s; %s\n\n", printable(st.Title), st.Session, plural(uint64(len(waits)), "question waits for you", "questions wait for you"))
-		fmt.Fprint(out, "  Enter  back\n  q      answer what waits\n  d      leave; it runs on\n  k      end it\n  s      send the key to the program (or press it again)\n\n> ")
-		line, err := readAnswer(ctx)
-		select {
-		case <-twice:
-			return attach.Send
-		default:
-		}
-		if err != nil {
-			return attach.Back
-		}
-		switch strings.TrimSpace(line) {
-		case "":
-			return attach.Back
-		case "d":
-			return attach.Detach
-		case "k":
-			return attach.Stop
-		case "s":
-			return attach.Send
-		case "q":
-			o.answer(ctx, waits)
-		}
-		fmt.Fprint(out, "\n")
-	}
-}
-
-// plainPage clears the page, and takes back before what a program can have done to it so that
-// what is asked cannot be read: other letters, colours, margins, origin, inserting.
-const plainPage = "\x1b(B\x0f\x1b[0m\x1b[?69l\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b[2J\x1b[H"
-
-// deaf is how long nothing that is typed counts after the page has opened: it was meant for the
-// program, or was written by it.
-const deaf = 500 * time.Millisecond
-
-// dropTyped drops what was typed until the person can have seen the page.
-func dropTyped(ctx context.Context) error {
-	t, err := pty.Controlling()
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	select {
-	case <-time.After(deaf):
-	case <-ctx.Done():
-		return nil // the key again, or the end: whoever reads sees which
-	}
-	return t.Discard()
-}
-
-// readAnswer reads a line from the person's terminal.
-func readAnswer(ctx context.Context) (string, error) {
-	t, err := pty.Controlling()
-	if err != nil {
-		return "", err
-	}
-	defer t.Close()
-	stop := context.AfterFunc(ctx, func() { _ = t.SetReadDeadline(time.Now()) })
-	defer stop()
-	var line []byte
-	one := make([]byte, 1)
-	for len(line) < 256 {
-		n, err := t.Read(one)
-		if err == nil && n == 0 {
-			err = io.EOF
-		}
-		if err != nil || one[0] == '\n' {
-			return string(line), err
-		}
-		line = append(line, one[0])
-	}
-	return string(line), nil
-}
-
-// waiting are the questions of a session.
-func (o *onlooker) waiting(ctx context.Context, session string) []api.Question {
-	var own []api.Question
-	err := with(ctx, connectRunning, func(e *api.Client) error {
-		all, err := e.Questions(ctx)
-		for _, q := range all {
-			if q.Session == session {
-				own = append(own, q)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		o.s.say("looking for questions: %v", err)
-	}
-	return own
-}
-
-func (o *onlooker) answer(ctx context.Context, all []api.Question) {
-	err := with(ctx, connectRunning, func(e *api.Client) error {
-		for _, q := range all {
-			yes, err := askHere(ctx, o.s.err, q)
-			if err == nil {
-				err = e.Answer(ctx, q.ID, api.Choice{Yes: yes, Mark: q.Mark})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		o.s.say("answering: %v", err)
-	}
 }
