@@ -34,6 +34,7 @@ type box struct {
 	id             string
 	dir            string // of ours; what it holds is mounted in the container
 	life           lifeline
+	watcher        *watcher
 	stdin          io.WriteCloser
 	stdout, stderr io.Reader
 	report         sandbox.Report
@@ -56,6 +57,9 @@ func (b *box) live(ctx context.Context) {
 	}
 	b.life.cut()
 	removed := b.engine.removeAnyway(ctx, b.id)
+	if removed == nil {
+		b.watcher.gone()
+	}
 	gone := errors.Join(b.life.gone(), os.RemoveAll(b.dir))
 	shut(b.stdin) // nobody reads it any more
 	b.mu.Lock()

@@ -32,9 +32,6 @@ import (
 //	we      → init   bytes: signals for the program
 //	init    → we     a frame: how the program ended, when all else is dead
 
-// notInContainer is the exit status of the init that does not come to anything.
-const notInContainer = 125
-
 // Bounds of what passes between us and the container.
 const (
 	maxHandover = 64 << 10
@@ -42,10 +39,8 @@ const (
 	maxAccount  = 4 << 20
 )
 
-// Child runs this process as a part of a container, and does not return, if its
-// arguments say that it is one. main calls it before anything else.
-func Child() {
-	args := os.Args
+// child runs this process as a part of a container, if args say that it is one.
+func child(args []string) {
 	if len(args) < 2 {
 		return
 	}

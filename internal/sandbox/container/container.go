@@ -16,7 +16,9 @@
 // Invariants:
 //
 //	K1  A container belongs to one box and is removed with it. If we die, its init
-//	    sees the connection close and the box dies; [Tier.Sweep] removes the rest.
+//	    sees the connection close and the box dies, and a process that watches us
+//	    removes the container, within seconds; where that was killed too, the next
+//	    box that is started, or [Tier.Sweep], does.
 //	K2  Where the init is ours, no byte of the program runs before every layer was
 //	    read back and Confirm agreed, and a layer that is not as it should be is an
 //	    error. Nothing is merely missing but nosuid and nodev of mounts, with Docker
@@ -61,7 +63,11 @@ const (
 	childVerb = "container-init"
 	stageVerb = "container-stage"
 	tryVerb   = "container-try"
+	watchVerb = "container-watch"
 )
+
+// notInContainer is the exit status of a part that does not come to anything.
+const notInContainer = 125
 
 // Set-up has this long, without Confirm.
 const setUpTime = time.Minute
@@ -73,6 +79,8 @@ type Tier struct {
 
 	mu     sync.Mutex
 	engine *engine // nil until one has answered
+	// watchers are by the sockets of the engines.
+	watchers map[string]*watcher
 }
 
 var _ sandbox.Tier = (*Tier)(nil)
@@ -146,8 +154,14 @@ func (t *Tier) startIn(ctx, setUp context.Context, b *box, s sandbox.Spec, p *pl
 		return nil, err
 	}
 	p.search = p.searched(s.Argv[0], image)
+	b.watcher = t.watcher(b.engine)
+	lease[labelMark] = b.watcher.mark
 	body := p.body(b.engine, image, lease)
 	name := digest(t.o.image(), image)
+	if err := b.watcher.come(watched{Runtime: b.engine.kind, Socket: b.engine.socket, Home: t.o.Home, Dir: t.o.Dir}); err != nil {
+		return nil, err
+	}
+	// A start that fails is not taken back: the watcher then looks whether it left anything.
 	if b.engine.local {
 		return b, t.startLocal(ctx, setUp, b, s, p, body, name)
 	}

@@ -55,6 +55,7 @@ func testInit(t testing.TB) string {
 }
 
 func TestMain(m *testing.M) {
+	Child() // what removes containers is this program too
 	status := m.Run()
 	if initDir != "" {
 		os.RemoveAll(initDir)

@@ -19,6 +19,7 @@ const (
 	labelBoot    = "ringfence.boot"
 	labelStart   = "ringfence.start"
 	labelSpace   = "ringfence.pidns"
+	labelMark    = "ringfence.mark" // which watcher removes it
 )
 
 // An owner is a process, told apart from all others before and after it.

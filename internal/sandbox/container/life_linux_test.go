@@ -136,61 +136,121 @@ func TestConfirm(t *testing.T) {
 	})
 }
 
-// K1: what we leave behind when we are killed ends by itself, and is swept by who
-// comes after; what lives is left alone.
+// K1: what we leave behind when we are killed is gone within seconds, whether the engine is
+// on our kernel or not; what lives is left alone.
 func TestOwnerDies(t *testing.T) {
 	if os.Getenv("CONTAINER_TEST_OWNER") != "" {
-		tier := New(Options{Socket: os.Getenv("OWNER_SOCKET"), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: os.Getenv("OWNER_HOME"), Init: os.Getenv("OWNER_INIT"), Dir: os.Getenv("OWNER_DIR")})
-		if _, err := tier.Start(context.Background(), sh("sleep 1000")); err != nil {
+		own(t)
+	}
+	eachMode(t, func(t *testing.T, tier *Tier) {
+		living, err := tier.Start(t.Context(), sh("sleep 1000"))
+		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = os.Stdout.WriteString("ready\n")
-		select {}
+		owner := startOwner(t, tier, "watched")
+		if n := len(left(t, tier)); n != 2 {
+			t.Errorf("%d containers, want 2", n)
+		}
+		if n, err := tier.Sweep(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d swept of the living, %v", n, err)
+		}
+		owner.Process.Kill()
+		began := time.Now()
+		await(t, 20*time.Second, "the container outlives its owner", func() bool { return len(left(t, tier)) == 1 })
+		t.Logf("gone after %v", time.Since(began).Round(time.Millisecond))
+		owner.Wait()
+		if e, err := tier.connect(t.Context()); err != nil || running(t, e, tier) != 1 {
+			t.Errorf("the living box does not run, %v", err)
+		}
+		if err := living.Kill(); err != nil {
+			t.Error(err)
+		}
+		awaitDirs(t, tier)
+	})
+}
+
+// K1: where what watches us was killed with us, who starts the next box removes the
+// container, also while nobody has asked how we ended.
+func TestOwnerDiesUnwatched(t *testing.T) {
+	eachMode(t, func(t *testing.T, tier *Tier) {
+		owner := startOwner(t, tier, "unwatched")
+		owner.Process.Kill()
+		defer owner.Wait()
+		e, err := tier.connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !tier.elsewhere { // its init is ours, and sees us go
+			await(t, 20*time.Second, "the box outlives its owner", func() bool { return running(t, e, tier) == 0 })
+		}
+		if n := len(left(t, tier)); n != 1 {
+			t.Fatalf("%d containers, want that of the dead", n)
+		}
+		next, err := tier.Start(t.Context(), sh("sleep 1000"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, 20*time.Second, "the container is not removed", func() bool { return len(left(t, tier)) == 1 })
+		if n := running(t, e, tier); n != 1 {
+			t.Errorf("%d boxes run, want the new one", n)
+		}
+		if err := next.Kill(); err != nil {
+			t.Error(err)
+		}
+		awaitDirs(t, tier)
+	})
+}
+
+// own is a process that has a box, until it is killed.
+func own(t *testing.T) {
+	tier := New(Options{Socket: os.Getenv("OWNER_SOCKET"), Image: os.Getenv("RINGFENCE_TEST_IMAGE"), Home: os.Getenv("OWNER_HOME"), Init: os.Getenv("OWNER_INIT"), Dir: os.Getenv("OWNER_DIR")})
+	tier.elsewhere = os.Getenv("OWNER_ELSEWHERE") == "true"
+	if _, err := tier.Start(context.Background(), sh("sleep 1000")); err != nil {
+		t.Fatal(err)
 	}
-	for name, tier := range engines(t) {
-		t.Run(name, func(t *testing.T) {
-			tier := New(tier.o)
-			tier.o.Dir = t.TempDir()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestOwnerDies$")
-			cmd.Env = append(os.Environ(), "CONTAINER_TEST_OWNER=1", "OWNER_SOCKET="+tier.o.Socket, "OWNER_HOME="+tier.o.Home, "OWNER_INIT="+tier.o.Init, "OWNER_DIR="+tier.o.Dir)
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			awaitText(t, out, "ready")
-			living, err := tier.Start(t.Context(), sh("sleep 1000"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n, err := tier.Sweep(t.Context()); n != 0 || err != nil {
-				t.Errorf("%d swept of the living, %v", n, err)
-			}
-			cmd.Process.Kill()
-			cmd.Wait()
-			e, err := tier.connect(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for deadline := time.Now().Add(20 * time.Second); running(t, e, tier) > 1; {
-				if time.Now().After(deadline) {
-					t.Fatal("the box outlives its owner")
-				}
-			}
-			if n, err := tier.Sweep(t.Context()); n != 1 || err != nil {
-				t.Errorf("%d swept, %v; want 1", n, err)
-			}
-			if n := running(t, e, tier); n != 1 {
-				t.Errorf("%d boxes run, want the living one", n)
-			}
-			if err := living.Kill(); err != nil {
-				t.Error(err)
-			}
-			nothingLeft(t, tier)
-		})
+	for _, w := range tier.watchers {
+		if os.Getenv("CONTAINER_TEST_OWNER") == "unwatched" {
+			w.process.Kill()
+			<-w.ended
+		}
 	}
+	_, _ = os.Stdout.WriteString("ready\n")
+	select {}
+}
+
+func startOwner(t *testing.T, tier *Tier, how string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestOwnerDies$")
+	cmd.Env = append(os.Environ(), "CONTAINER_TEST_OWNER="+how, "OWNER_ELSEWHERE="+strconv.FormatBool(tier.elsewhere),
+		"OWNER_SOCKET="+tier.o.Socket, "OWNER_HOME="+tier.o.Home, "OWNER_INIT="+tier.o.Init, "OWNER_DIR="+tier.o.Dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitText(t, out, "ready")
+	return cmd
+}
+
+// await asks the engine until something is so.
+func await(t *testing.T, most time.Duration, not string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !so(); {
+		if time.Now().After(deadline) {
+			t.Fatal(not)
+		}
+	}
+}
+
+// awaitDirs waits for what is removed after the last container.
+func awaitDirs(t *testing.T, tier *Tier) {
+	t.Helper()
+	await(t, 20*time.Second, "the directory of a set-up is left", func() bool {
+		dirs, err := filepath.Glob(filepath.Join(tier.o.tempDir(), dirPrefix+"*"))
+		return err == nil && len(dirs) == 0
+	})
 }
 
 // running counts the containers of a tier that run.

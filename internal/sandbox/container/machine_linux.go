@@ -71,6 +71,9 @@ func startOf(pid int) (string, error) {
 	if len(fields) < 20 {
 		return "", syscall.EINVAL
 	}
+	if fields[0] == "Z" || fields[0] == "X" { // it has ended, and nobody has asked yet how
+		return "", syscall.ESRCH
+	}
 	return fields[19], nil
 }
 
