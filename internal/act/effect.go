@@ -1,6 +1,9 @@
 package act
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A Kind is one row of the closed table of effects (docs/decisions/0002 and 0007). New kinds
 // need a decision record.
@@ -167,9 +170,14 @@ func Observes(effects []Effect) bool {
 	return len(effects) > 0
 }
 
-// String returns the effect as people read it: `read /w/a.txt`.
+// String returns the effect as people read it: `read /w/a.txt`. A name that is looked up is
+// shown without its port, which is no part of the question.
 func (e Effect) String() string {
-	s := string(e.Kind) + " " + e.Resource.Text
+	text := e.Resource.Text
+	if e.Kind == Resolve {
+		text = strings.TrimSuffix(text, ":443")
+	}
+	s := string(e.Kind) + " " + text
 	if e.Tree {
 		s += " and everything beneath"
 	}

@@ -93,7 +93,7 @@ func (f *execFlags) flags(c *cobra.Command, profile sandbox.Profile) {
 	fl.BoolVar(&f.review, "review", false, "keep what it changes apart from the workspace, for \"ringfence review\"")
 	fl.Var(&f.processes, "processes", "`NUMBER` of processes in the box (default: of the profile)")
 	fl.Var(&f.tokens, "budget-tokens", "`NUMBER` of tokens that models may use in this session (default: as configured)")
-	fl.Var(&f.dollars, "budget-usd", "`NUMBER` of dollars that models may cost in this session (default: as configured)")
+	fl.Var(&f.dollars, "budget-usd", "`NUMBER` of dollars, a whole one, that models may cost in this session (default: as configured)")
 	fl.StringVar(&f.providerProfile, "provider-profile", "", "`NAME` of a profile of the configuration: another provider answers, with its key and its models")
 	fl.Var(&f.descriptors, "descriptors", "`NUMBER` of files that each process may have open (default: of the profile)")
 }

@@ -30,13 +30,19 @@ func newNetLog(s *streams) *cobra.Command {
 			}
 			l := &netLog{asked: map[string][]netLine{}, open: map[string]bool{}}
 			return with(c.Context(), connect, func(e *api.Client) error {
-				return sessionHint(e.LedgerEntries(c.Context(), q, func(raw json.RawMessage) error {
+				printed := false
+				err := sessionHint(e.LedgerEntries(c.Context(), q, func(raw json.RawMessage) error {
 					line, err := l.take(raw)
 					if line == nil || err != nil {
 						return err
 					}
+					printed = true
 					return l.print(s, *line)
 				}))
+				if err == nil && !printed && !s.json {
+					_, err = io.WriteString(s.out, "Nothing was asked of the network.\n")
+				}
+				return err
 			})
 		},
 	}

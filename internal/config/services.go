@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -138,9 +139,27 @@ type price struct {
 	CacheWrite float64 `json:"cache_write"`
 }
 
+// inClear is why a service is not reached at an address: what is sent to it, a key among it,
+// could be read on the way. "" if it can be, or the address is none.
+func inClear(address string) string {
+	u, err := weburl.Parse(address)
+	if err != nil || u.Scheme != "http" || u.Host.String() == "localhost" {
+		return ""
+	}
+	if a, ok := u.Host.Addr(); ok && (a.IsLoopback() || a.IsPrivate()) {
+		return ""
+	}
+	return fmt.Sprintf("%q is not https, so its key could be read on the way: http is for localhost and addresses of loopback and of private networks", address)
+}
+
 func (l *loader) models(m *models) error {
 	if m == nil {
 		m = &models{}
+	}
+	for i, p := range m.Providers {
+		if why := inClear(p.URL); why != "" {
+			return l.invalid("/models/providers/"+strconv.Itoa(i)+"/url", "%s", why)
+		}
 	}
 	table, err := provider.New(m.Providers)
 	if err != nil {

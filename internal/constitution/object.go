@@ -319,6 +319,19 @@ func (p *parser) noun(o *object, verb string) {
 	if !p.peek().is("named") {
 		p.names(o, verb)
 	}
+	p.plainName(o)
+}
+
+// plainName says how a name is written that is an ordinary word, where one stands behind its
+// noun: "the secret tracker".
+func (p *parser) plainName(o *object) {
+	t := p.peek()
+	if len(o.names) > 0 || o.class != "secret" && o.class != "model" && o.class != "memory" || t.kind != word || t.group != 0 ||
+		known(t.low) || contains(grammarWords, t.low) || contains(stopWords, t.low) || qualWords[t.low] != "" {
+		return
+	}
+	noun := p.toks[p.i-1].low
+	p.wrong(p.i, "the "+noun+" `"+t.text+"`", "%q is an ordinary word: as the name of a %s it stands in backticks", t.text, o.class)
 }
 
 var placeNouns = map[string]string{

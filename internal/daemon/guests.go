@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"ringfence/internal/config"
@@ -58,6 +61,10 @@ func admitGuests(conf config.Config, people []desk.Person) (*ipc.Listener, error
 		return nil, nil
 	}
 	l, err := ipc.ListenForOthers(conf.GuestSocket)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir := filepath.Dir(conf.GuestSocket)
+		return nil, fmt.Errorf("listening for approvers: config.json has approvals.socket in %s, which is not there: make it (mkdir -m 755 %[1]s), or leave the setting out", dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listening for approvers (approvals.socket): %w", err)
 	}

@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"ringfence/internal/act"
+	"ringfence/internal/config"
 	"ringfence/internal/constitution"
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/desk"
 	"ringfence/internal/sys/ipc"
 	"ringfence/internal/sys/keychain"
 )
@@ -131,4 +133,14 @@ func TestTwoOwners(t *testing.T) {
 	}
 	e.desk.Close()
 	<-other // the record is closed behind it
+}
+
+// TestGuestsNowhere: a directory that is not there for the socket of approvers is named, and
+// how it is made.
+func TestGuestsNowhere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	_, err := admitGuests(config.Config{GuestSocket: dir + "/approvals.sock"}, make([]desk.Person, 2))
+	if err == nil || !strings.Contains(err.Error(), "mkdir -m 755 "+dir+")") {
+		t.Error(err)
+	}
 }

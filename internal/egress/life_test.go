@@ -140,7 +140,7 @@ func TestPlaces(t *testing.T) {
 // that name.
 func TestDirect(t *testing.T) {
 	tcp := raw(t)
-	r := newRig(t, nil, "allow resolve site.test:443", "tunnel connect site.test:"+tcp)
+	r := newRig(t, nil, "allow resolve site.test", "tunnel connect site.test:"+tcp)
 	c := r.dial(t, bridge.KindResolver, "127.0.0.1:53")
 	ask := func(name string, kind byte) []byte {
 		q := []byte{0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}

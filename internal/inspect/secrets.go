@@ -51,7 +51,7 @@ func New(secrets []Secret) (*Inspector, error) {
 		case !nameForm().MatchString(s.Name):
 			return nil, fmt.Errorf("%w: name %q: want 1 to 64 of a-z 0-9 . _ -", ErrSecret, s.Name)
 		case len(s.Value) < minSecret || len(s.Value) > maxSecret:
-			return nil, fmt.Errorf("%w: %s has %d bytes, want %d to %d", ErrSecret, s.Name, len(s.Value), minSecret, maxSecret)
+			return nil, fmt.Errorf("%w: %s has %d bytes; below %d it cannot be told from other text, and it has at most %d", ErrSecret, s.Name, len(s.Value), minSecret, maxSecret)
 		case bytes.Contains([]byte(`"`+withheld+`"`), s.Value):
 			return nil, fmt.Errorf("%w: %s is part of the text %s", ErrSecret, s.Name, withheld)
 		}
