@@ -67,6 +67,7 @@ type Network struct {
 // Limits bound what one box can use. A zero member is the default in brackets.
 type Limits struct {
 	Connections int           // at once [1024]
+	PlaceWait   time.Duration // that one more waits for one of them to end [2 s]
 	Header      int           // bytes of one head of a request [64 KiB]
 	HeadWait    time.Duration // until a head, a greeting or a hello is whole [10 s]
 	Idle        time.Duration // without a byte in either direction [10 min]
@@ -75,6 +76,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.Connections = cmp.Or(max(l.Connections, 0), 1024)
+	l.PlaceWait = cmp.Or(max(l.PlaceWait, 0), 2*time.Second)
 	l.Header = cmp.Or(max(l.Header, 0), 64<<10)
 	l.HeadWait = cmp.Or(max(l.HeadWait, 0), 10*time.Second)
 	l.Idle = cmp.Or(max(l.Idle, 0), 10*time.Minute)

@@ -121,9 +121,9 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestPlaces: what finds no place is closed at once.
+// TestPlaces: what finds no place is closed, and what comes when nobody leaves does not wait.
 func TestPlaces(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Limits.Connections = 1 }, "escalate connect site.test:1")
+	r := newRig(t, func(o *Options) { o.Limits.Connections, o.Limits.PlaceWait = 1, time.Millisecond }, "escalate connect site.test:1")
 	c := r.dial(t, bridge.KindProxy, "127.0.0.1:3128")
 	_, _ = fmt.Fprintf(c, "CONNECT site.test:1 HTTP/1.1\r\nHost: site.test:1\r\n\r\n")
 	until(t, "the decision", func() bool { return r.count() == 1 })
@@ -134,6 +134,30 @@ func TestPlaces(t *testing.T) {
 	if b, err := io.ReadAll(other); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("%q %v", b, err)
 	}
+}
+
+// TestPlacesWait: many more connections at once than there are places are all carried, as
+// others end.
+func TestPlacesWait(t *testing.T) {
+	tcp := raw(t)
+	r := newRig(t, func(o *Options) { o.Limits.Connections, o.Limits.PlaceWait = 2, 20 * time.Second }, "tunnel connect site.test:"+tcp)
+	var all sync.WaitGroup
+	for range 40 {
+		all.Go(func() {
+			c, err := r.try(t, bridge.KindProxy, "127.0.0.1:3128")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, _ = fmt.Fprintf(c, "CONNECT site.test:%s HTTP/1.1\r\nHost: site.test\r\n\r\n", tcp)
+			head := make([]byte, len("HTTP/1.1 200"))
+			if _, err := io.ReadFull(c, head); err != nil || string(head) != "HTTP/1.1 200" {
+				t.Errorf("%q %v", head, err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestDirect: a name is looked up in the box, and a connection to its address is one to

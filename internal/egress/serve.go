@@ -126,7 +126,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 
 // accept starts a goroutine for each connection, as many at once as there are places.
 func (w *way) accept(l net.Listener) error {
-	places := make(chan struct{}, w.limits.Connections)
+	places := newPlaces(w.limits)
 	for {
 		conn, err := l.Accept()
 		switch {
@@ -138,14 +138,12 @@ func (w *way) accept(l net.Listener) error {
 		case err != nil:
 			return fmt.Errorf("accepting connections of a box: %w", err)
 		}
-		select {
-		case places <- struct{}{}:
-		default:
-			_ = conn.Close() // there is no place for it, and it does not wait for one
+		if !places.take(w.ctx) {
+			_ = conn.Close()
 			continue
 		}
 		w.work.Go(func() {
-			defer func() { <-places }()
+			defer places.leave()
 			w.take(conn)
 		})
 	}

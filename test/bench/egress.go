@@ -306,13 +306,16 @@ func loads(ctx context.Context, b *bench, w *web) error {
 		err := w.beside(func(name string, other *sysCaller) error {
 			var took [2][]float64
 			for range c.windows {
-				for i, who := range []*sysCaller{w.ours, other} {
+				for i, who := range []struct {
+					name   string
+					caller *sysCaller
+				}{{"from a box of ours", w.ours}, {name, other}} {
 					if err := ctx.Err(); err != nil {
 						return err
 					}
 					began := time.Now()
-					if err := who.asks(c.word, c.times, w.at+"/"+c.path); err != nil {
-						return fmt.Errorf("%s, beside %s: %w", c.what, name, err)
+					if err := who.caller.asks(c.word, c.times, w.at+"/"+c.path); err != nil {
+						return fmt.Errorf("%s, %s: %w", c.what, who.name, err)
 					}
 					took[i] = append(took[i], c.per/time.Since(began).Seconds())
 				}
@@ -338,6 +341,9 @@ func held(_ context.Context, b *bench, w *web) error {
 		return fmt.Errorf("connections that are kept: %w", err)
 	}
 	after, err := anonymous(w.box.Process.Pid)
+	if err == nil {
+		err = w.ours.asks("drop", 1, w.at)
+	}
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,11 @@ func serve() error {
 					break
 				}
 			}
+		case "drop": // them
+			for _, one := range held {
+				one.CloseIdleConnections()
+			}
+			held = nil
 		}
 		said := "done"
 		if err != nil {
