@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,5 +124,13 @@ func TestInterruptedMCP(t *testing.T) {
 		if got := p.run("ledger", "show", "--type", "session-end"); strings.Count(got, "closed by its client") != n+1 {
 			t.Errorf("%v: on record\n%s", c.signal, got)
 		}
+	}
+}
+
+// TestOnceEach: what each request to a server that is not reached came to is said once.
+func TestOnceEach(t *testing.T) {
+	log := "POST: refused\nserver/discover: it could not be reached\nPOST: refused\ninitialize: it could not be reached\n"
+	if got := onceEach(log, "initialize came to an error: \"it could not be reached\""); !slices.Equal(got, []string{"refused"}) {
+		t.Errorf("%q", got)
 	}
 }

@@ -298,6 +298,8 @@ type testedServer struct {
 
 	Allow    string   `json:"allow,omitempty"`      // a sentence that lets requests through, if one was denied
 	OutOfUse []string `json:"out_of_use,omitempty"` // tools that no agent can call before a review
+
+	remote bool
 }
 
 func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) (err error) {
@@ -348,6 +350,7 @@ func testServers(ctx context.Context, s *streams, f mcpFlags, args []string) (er
 		}
 		t := mediator.Try(ctx, mediator.Options{Starter: reachingOnce(boxes, p), Version: version, Log: slog.New(slog.DiscardHandler)}, server)
 		r := tested(t)
+		r.remote = server.Remote()
 		if p.denials.Swap(0) > 0 && t.Error != "" {
 			r.Allow = allowing(server)
 		}
@@ -406,6 +409,18 @@ func allowing(server mediator.Server) string {
 	return fmt.Sprintf("The agent may fetch from %s and send to %s.", host, host)
 }
 
+// onceEach returns what the lines of a log say beside what is said already, without the
+// requests that they are about: each request to a server that is not reached comes to the same.
+func onceEach(log, said string) (all []string) {
+	for line := range strings.Lines(log) {
+		_, text, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if ok && !strings.Contains(said, text) && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
 func testedText(all []testedServer) string {
 	var b strings.Builder
 	for _, t := range all {
@@ -424,8 +439,14 @@ func testedText(all []testedServer) string {
 		if t.Box != "" {
 			fmt.Fprintf(&b, "%-16s box: %s\n", "", shortBox(t.Box))
 		}
-		if !t.Works && t.Log != "" {
-			fmt.Fprintf(&b, "%-16s it wrote:\n%s\n", "", strings.TrimRight(t.Log, "\n"))
+		switch log := strings.TrimRight(t.Log, "\n"); {
+		case t.Works || log == "":
+		case t.remote:
+			for _, line := range onceEach(log, t.Error) {
+				fmt.Fprintf(&b, "%-16s %s\n", "", line)
+			}
+		default:
+			fmt.Fprintf(&b, "%-16s it wrote:\n%s\n", "", log)
 		}
 	}
 	if len(all) == 0 {

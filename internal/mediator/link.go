@@ -229,7 +229,7 @@ func (l *link) ask(ctx context.Context, method string, params []byte) (answer, e
 	}
 	a.free()
 	if a.fault {
-		return a, fmt.Errorf("%s was answered with the %w %s", method, errAnswer, clip(string(a.body)))
+		return a, l.failed(method, a.body)
 	}
 	if method == "tools/list" {
 		l.date(a.body, time.Now())

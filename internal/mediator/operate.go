@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -197,6 +198,23 @@ func (o Options) try(ctx context.Context, s Server, t *Trial) error {
 		}
 		k = sessioned
 	}
+}
+
+// codeTransport is of errors that a transport makes in place of a server that was not reached.
+const codeTransport = -32000
+
+// failed says what an error object says that answers method.
+func (l *link) failed(method string, body []byte) error {
+	code, codeOK, err1 := strictjson.Find(body, "/code")
+	said, saidOK, err2 := strictjson.Find(body, "/message")
+	text, err3 := said.Text()
+	switch {
+	case errors.Join(err1, err2, err3) != nil || !codeOK || !saidOK || !isNumber(code.Raw):
+		return fmt.Errorf("%s was answered with the %w %s", method, errAnswer, clip(string(body)))
+	case l.proc.About != nil && string(code.Raw) == strconv.Itoa(codeTransport):
+		return fmt.Errorf("%s came to an %w: %s", method, errAnswer, clip(text))
+	}
+	return fmt.Errorf("%s was answered with the %w %s: %s", method, errAnswer, code.Raw, clip(text))
 }
 
 func (o Options) tryLink(ctx context.Context, l *link, k known, start time.Time, t *Trial) error {

@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -122,4 +123,24 @@ func FuzzCheckName(f *testing.F) {
 			t.Fatalf("%q and %q become %q", name, tool, got)
 		}
 	})
+}
+
+// TestFailed: what a server answered with an error, and what was not reached, is said without
+// its JSON.
+func TestFailed(t *testing.T) {
+	far := func([]byte) int64 { return 0 }
+	for body, c := range map[string]struct {
+		about func([]byte) int64
+		want  string
+	}{
+		`{"code":-32000,"message":"it could not be reached"}`: {far, `initialize came to an error: "it could not be reached"`},
+		`{"message":"no\u001b","code":-32000}`:                {nil, `initialize was answered with the error -32000: "no\x1b"`},
+		`{"code":"x","message":"no"}`:                         {far, `initialize was answered with the error "{\"code\":\"x\",\"message\":\"no\"}"`},
+		`{"code":-32000}`:                                     {far, `initialize was answered with the error "{\"code\":-32000}"`},
+	} {
+		l := &link{proc: &Process{About: c.about}}
+		if err := l.failed("initialize", []byte(body)); err.Error() != c.want || !errors.Is(err, errAnswer) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
 }
