@@ -168,16 +168,20 @@ func (m *model) press(k string, sure bool, now time.Time) *answer {
 		}
 		return nil
 	}
-	if m.move(k, now) || !sure {
+	if m.move(k, now) {
+		return nil
+	}
+	switch quiet := now.Before(m.quiet); {
+	case !quiet && (k == "q" || k == keyEnter || k == "\x03"): // which answers nothing, in whatever company
+		m.leave(Back)
+		return nil
+	case !quiet && k == "d" && m.o.Title != "":
+		m.leave(Detach)
+		return nil
+	case !sure:
 		return nil
 	}
 	switch k {
-	case "q", keyEnter, "\x03":
-		m.leave(Back)
-	case "d":
-		if m.o.Title != "" {
-			m.leave(Detach)
-		}
 	case "k":
 		if m.o.Title != "" {
 			m.mode = ending
