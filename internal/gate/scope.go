@@ -41,7 +41,7 @@ func (d *draft) scopes() []Scope {
 	if !d.lasting() {
 		return nil
 	}
-	all := []Scope{{Form: ScopeExact, Text: "exactly this call, with the same arguments"}}
+	all := []Scope{d.exact()}
 	first := d.res.Effects[0]
 	does := strings.Join(d.kinds(), ", ")
 	if dir := base(first); d.all(ScopeSubtree, dir) {
@@ -53,9 +53,7 @@ func (d *draft) scopes() []Scope {
 	if root := d.run.Session.Workspace; root != base(first) && d.all(ScopeSubtree, root) {
 		all = append(all, d.subtree(does, root))
 	}
-	if at := site(first); d.all(ScopeDomain, at) {
-		all = append(all, Scope{ScopeDomain, does + " at " + at + ", whatever is said there", at + " with other content", "any other host, port or scheme", at})
-	}
+	all = d.network(all, does)
 	if d.all(ScopeTool, d.req.Tool) {
 		all = append(all, Scope{ScopeTool, "calls of " + d.req.Tool + ", whatever their arguments", d.req.Tool + " with other arguments", "any other tool", d.req.Tool})
 	}
@@ -99,6 +97,8 @@ func (d *draft) in(form, at string, e act.Effect) bool {
 		return base(e) != "" && beneath(base(e), at) && !d.wide(at)
 	case ScopeDomain:
 		return site(e) == at
+	case ScopeRequest, ScopePath, ScopeSubdomains:
+		return d.inNetwork(form, at, e)
 	}
 	return form == ScopeTool && e.Kind == act.Call && e.Resource.Text == at
 }
@@ -179,7 +179,7 @@ func (d *draft) within(g *Gate, s session.Scope) bool {
 		return false
 	}
 	if s.Form == ScopeExact {
-		return d.digest(g) == s.Digest
+		return d.same(g) == s.Digest
 	}
 	return d.all(s.Form, s.Place) && !slices.ContainsFunc(d.kinds(), func(k string) bool { return !slices.Contains(s.Kinds, k) })
 }
@@ -196,7 +196,7 @@ func (d *draft) keep(g *Gate) *refusal {
 	}
 	kept := d.run.Session.Keep(session.Scope{
 		ID: d.answer.ID, Form: s.Form, Place: s.at, Text: s.Text, Verb: d.req.Verb, Tool: d.req.Tool, Bound: d.boundTo(),
-		Clauses: clauses(d.judged.Ask), Kinds: d.kinds(), Digest: d.digest(g),
+		Clauses: clauses(d.judged.Ask), Kinds: d.kinds(), Digest: d.same(g),
 	})
 	if !kept {
 		return refuse(act.CodeInternal, "%v", errTooManyGrants)
