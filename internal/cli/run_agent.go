@@ -39,6 +39,7 @@ type guest struct {
 	servers   string
 	toolsOnly bool
 	last      bool
+	explained bool // it is not started
 
 	home    home.Home
 	person  string // his home
@@ -88,8 +89,10 @@ func (g *guest) moveIn(s sandbox.Spec, env named) (sandbox.Spec, error) {
 	if err != nil {
 		return s, &exitError{code: codeUsage, err: fmt.Errorf("finding the workspace: %w", err)}
 	}
-	if err := g.openHome(workspace); err != nil {
-		return s, err
+	if !g.explained {
+		if err := g.openHome(workspace); err != nil {
+			return s, err
+		}
 	}
 	g.token, g.comes = rand.Text()+rand.Text(), make(chan net.Listener, 1)
 	s.Workspace.Path = workspace

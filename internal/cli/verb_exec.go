@@ -37,6 +37,8 @@ type execFlags struct {
 
 	resumes string // the session that this one goes on with
 
+	explain bool // say how the policy is held, and start nothing
+
 	image string // that the box is made of; "" is that of the configuration
 	guest *guest // an agent that is known; nil for any other command
 }
@@ -119,6 +121,9 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 		return err
 	}
 	s.sayEach("--env %s: it is not set here, so the box does not have it", f.env.unset())
+	if f.explain {
+		return f.explained(ctx, s, conf, tier.Name(), spec)
+	}
 	sweep(ctx, s, tier)
 	var image imageOfEngine
 	tier = image.in(tier)
@@ -158,6 +163,10 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	s.guard = kept.guard(ctx, client.Hello().PID)
 	defer func() { err = kept.ended(ctx, codeDone, err) }()
 	s.sayEach("%s", session.Opened().Notes)
+	spec, grips, err := f.grip(ctx, s, client, session.Opened().Session, conf, tier.Name(), spec)
+	if err != nil {
+		return err
+	}
 	spec.Held = heldIn(spec, session.Opened().Held)
 	spec, way, err := f.wayOut(ctx, known, session, begun, spec)
 	if err != nil {
@@ -175,7 +184,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	case s.held == nil && f.ask != api.AskNever && !conf.AskNever:
 		stop = s.tellWait(ctx, client, session.Opened().Session)
 	}
-	status, settle, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Confirmed: func(r sandbox.Report) error {
+	status, settle, err := s.launchReviewed(ctx, launch.Options{Session: session, Tier: tier, Absent: grips.Absent, Fixed: grips.Fixed, Review: f.review && f.verb == "run", Confirmed: func(r sandbox.Report) error {
 		stop() // all is decided, and the terminal is the program's from here on
 		f.guest.introduce(s, r, session.Opened().Session, spec)
 		return f.confirmed(s, r)

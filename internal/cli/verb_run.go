@@ -93,7 +93,7 @@ func (r *runVerb) agent(c *cobra.Command, name string, typed []string) error {
 		r.f.net = netPolicy
 	}
 	r.g.typed, r.f.guest = typed, &r.g
-	r.g.hooked = r.g.asked(r.f.policy)
+	r.g.hooked, r.g.explained = r.g.asked(r.f.policy), r.f.explain
 	held := r.s.atTerminal() && !r.s.json && !r.g.adapter.OneShot(typed) && !r.g.adapter.Plain(typed)
 	if r.s.json && !held {
 		var told bool
@@ -109,7 +109,10 @@ func (r *runVerb) begin(ctx context.Context, argv []string, held bool) error {
 	if r.fresh && r.f.workspace != "" {
 		return &exitError{code: codeUsage, err: errors.New("--fresh makes a workspace, and --workspace names one"), hint: "leave one of them out"}
 	}
-	if r.s.held == nil && (r.detach || held) {
+	if r.f.explain && r.fresh {
+		return &exitError{code: codeUsage, err: errors.New("--explain starts nothing, and --fresh makes a workspace"), hint: "leave one of them out"}
+	}
+	if r.s.held == nil && (r.detach || held) && !r.f.explain {
 		return r.s.hold(ctx, "", r.s.args, r.detach)
 	}
 	if r.fresh {
@@ -145,6 +148,7 @@ func (r *runVerb) flags(c *cobra.Command) {
 	c.Flags().SetInterspersed(false)
 	c.Flags().StringVar(&g.servers, "servers", "", "`FILE` that lists servers of MCP for an agent (default: those that \"mcp add\" has added)")
 	c.Flags().BoolVar(&g.toolsOnly, "tools-only", false, "the agent's own tools are off: it works by those of ringfence, and each call is decided by itself")
+	c.Flags().BoolVar(&f.explain, "explain", false, "say of each clause of the policy what holds it, and start nothing")
 	c.Flags().StringVar(&f.resumes, "resumes", "", "`SESSION` that this one goes on with, as \"ringfence sessions resume\" has it")
 	c.Flags().Lookup("resumes").Hidden = true
 	c.Flags().StringVar(&f.image, "image", "", "`IMAGE` that the box is made of, in which an agent is looked for; it is of the tier container")

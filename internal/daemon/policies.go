@@ -34,7 +34,8 @@ type inForce struct {
 	source       string
 	layers       []string
 	notes        []string
-	led          map[string]led // the places that it names, by name
+	led          map[string]led             // the places that it names, by name
+	clauses      map[string][]policy.Clause // that it was made of, by layer
 }
 
 // A led is where a place led when the policy was bound.
@@ -64,7 +65,7 @@ type policySource struct {
 // load loads the policy in dir, or the default constitution if dir is "", under
 // the layers of the home. Bedrock is always there.
 func (p policySource) load(dir, workspace string) (inForce, error) {
-	in := inForce{layers: []string{"bedrock"}, led: map[string]led{}}
+	in := inForce{layers: []string{"bedrock"}, led: map[string]led{}, clauses: map[string][]policy.Clause{}}
 	bind := policy.Binding{Workspace: workspace, Home: p.user, Links: func(path string) (string, bool) {
 		real, sure := p.view(workspace).Leads(path)
 		in.led[path] = led{real, sure}
@@ -93,7 +94,7 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 			return inForce{}, fmt.Errorf("layer %s: %w", l.name, Unbundled(l.dir, err))
 		}
 		layer := b.Layer
-		layer.Name = l.name
+		layer.Name, in.clauses[l.name] = l.name, b.Clauses
 		lower = append(lower, layer)
 		in.layers = append(in.layers, l.name)
 	}
@@ -108,6 +109,7 @@ func (p policySource) load(dir, workspace string) (inForce, error) {
 		return inForce{}, Unbundled(dir, err)
 	}
 	maps.Copy(in.annotations, b.Annotations)
+	in.clauses[""] = b.Clauses
 	in.policy, in.constitution, in.source = pol, b.Manifest.Constitution, dir
 	in.layers = append(in.layers, "constitution")
 	in.tellLinks()
@@ -145,7 +147,7 @@ func (in *inForce) loadDefault(lower []policy.Layer, bind policy.Binding) error 
 	}
 	sum := sha256.Sum256(text)
 	in.constitution, in.source = hex.EncodeToString(sum[:]), "built in: default"
-	in.layers = append(in.layers, "constitution")
+	in.layers, in.clauses[""] = append(in.layers, "constitution"), c.Clauses
 	in.policy, err = policy.Load(append([]policy.Layer{{Text: c.Cedar, Lists: c.Lists}}, lower...), bind)
 	if err == nil {
 		in.tellLinks()

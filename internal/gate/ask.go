@@ -85,6 +85,7 @@ func (d *draft) again(g *Gate) *refusal {
 	if no := d.implied(d.query(g), false); no != nil {
 		return no
 	}
+	d.waits(d.query(g))
 	if !reflect.DeepEqual(effects, d.res.Effects) || !bytes.Equal(dispatch, d.res.Bytes) {
 		return refuse(act.CodeChanged, "what this call would do changed while a person was asked; call again to ask about what it would do now")
 	}

@@ -113,6 +113,7 @@ func (g *Gate) walk(ctx context.Context, d *draft) *refusal {
 	if no := d.implied(d.query(g), g.asksNobody(d)); no != nil {
 		return no
 	}
+	d.waits(d.query(g))
 	d.cover()
 	if no := d.judge(g); no != nil {
 		return no
@@ -231,7 +232,7 @@ func (d *draft) judge(g *Gate) *refusal {
 func (d *draft) query(g *Gate) policy.Query {
 	q := policy.Query{
 		Principal: d.req.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
-		Labels: d.labels, Approved: d.approved, Now: g.o.Now(),
+		Labels: d.labels, Approved: d.approved, Now: g.o.Now(), Absent: d.res.Absent, Fixed: d.res.Fixed,
 	}
 	if m := d.run.Monitors; m != nil {
 		q.Counts = m.Counts(d.req.Principal, d.req.Session, q.Now)

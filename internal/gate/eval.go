@@ -47,10 +47,13 @@ func Evaluate(run *Run, r act.Request, g Given) Judgement {
 	q := policy.Query{
 		Principal: r.Principal, Tool: d.toolName(), Effects: d.res.Effects, Args: d.res.Facts,
 		Labels: g.Labels, Now: g.Now, Counts: func(clause string) int64 { return g.Counts[clause] },
+		Absent: d.res.Absent, Fixed: d.res.Fixed,
 	}
 	if no := d.implied(q, run.Ask.Never); no != nil {
 		return d.judgement(no)
 	}
+	q.Effects = d.res.Effects
+	d.waits(q)
 	q.Effects, q.Approved = d.res.Effects, g.Approved
 	d.judged, d.approved = run.Policy.Decide(q), g.Approved
 	if no := d.byGrant(); no != nil {

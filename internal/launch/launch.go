@@ -55,6 +55,13 @@ type Options struct {
 	// Call is the ticket of the call that starts the program, "" if none does: what a
 	// person was shown with it need not be asked again.
 	Call string
+	// Absent are trees that the box must not have, and Fixed those that it must not change:
+	// nobody is asked about them, and the box hides and holds them. They are for a Tier
+	// whose boxes do that.
+	Absent, Fixed []string
+	// Review says that the box changes nothing in the workspace before a person takes it:
+	// the Tier keeps its changes apart.
+	Review bool
 	// Narrowed, if set, is told what the box does not give of what was asked for, and why,
 	// if there is anything, before it is built. It may hold text of an agent.
 	Narrowed func(note string)
@@ -82,11 +89,14 @@ func Start(ctx context.Context, o Options, s sandbox.Spec) (*Running, error) {
 	if len(s.Argv) == 0 {
 		return nil, errors.New("no program to run")
 	}
-	if err := checkText(s); err != nil {
+	if err := checkText(s, o.Absent, o.Fixed); err != nil {
 		return nil, err
 	}
+	if len(o.Absent)+len(o.Fixed) > 0 && o.Tier.Name() == sandbox.TierNone {
+		return nil, fmt.Errorf("%w: without a box nothing is hidden and held", sandbox.ErrNotBuilt)
+	}
 	request := asked(s)
-	request.Call = o.Call
+	request.Call, request.Absent, request.Fixed, request.Review = o.Call, o.Absent, o.Fixed, o.Review
 	args, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a command: %w", err)
@@ -154,13 +164,17 @@ type exec struct {
 	Hide  []string `json:"hide,omitempty"`
 	Hold  []string `json:"hold,omitempty"` // only in a ticket
 	Call  string   `json:"call,omitempty"`
+
+	Absent []string `json:"absent,omitempty"`
+	Fixed  []string `json:"fixed,omitempty"`
+	Review bool     `json:"review,omitempty"`
 }
 
 // checkText refuses what JSON cannot carry: the encoder puts another character in the
 // place of bytes that are no UTF-8, and another program or directory would be decided on.
-func checkText(s sandbox.Spec) error {
+func checkText(s sandbox.Spec, more ...[]string) error {
 	e := asked(s)
-	for _, list := range [][]string{e.Argv, {e.Dir}, e.Read, e.Write, e.Hide} {
+	for _, list := range append(more, e.Argv, []string{e.Dir}, e.Read, e.Write, e.Hide) {
 		for _, text := range list {
 			if !utf8.ValidString(text) {
 				return fmt.Errorf("%w: %q is not valid UTF-8, and cannot be decided on or put on record", sandbox.ErrNotBuilt, text)

@@ -30,6 +30,7 @@ type Handler interface {
 	Secrets
 	Authority
 	Grants
+	Gripping
 	Engine
 }
 
@@ -107,6 +108,13 @@ type Grants interface {
 	Grants(ctx context.Context, c Caller, session string) ([]Grant, error)
 	// RevokeGrant takes one back, on record; ErrNotFound if there is none.
 	RevokeGrant(ctx context.Context, c Caller, g Grant) error
+}
+
+// Gripping says by what clauses are held.
+type Gripping interface {
+	// Grips says how a policy is held for a program, and what its box is to be. With a
+	// session, which c owns, it puts that on record.
+	Grips(ctx context.Context, c Caller, r GripsRequest) (Grips, error)
 }
 
 // Engine is about the engine itself.

@@ -28,6 +28,14 @@ type Exec struct {
 	Hold []string `json:"hold,omitempty"`
 	// Call is the ticket of the call that starts it, if one does.
 	Call string `json:"call,omitempty"`
+	// Absent are trees that the box does not have, Fixed are such that it cannot change:
+	// no part of what is decided. Who asks so has a box that hides and holds what the
+	// resolved Exec says, in which they are added to Hide and Hold.
+	Absent []string `json:"absent,omitempty"`
+	Fixed  []string `json:"fixed,omitempty"`
+	// Review says that what the box changes in the workspace is kept apart until a person
+	// takes it.
+	Review bool `json:"review,omitempty"`
 }
 
 // changes are what a box may do to what it can write.
@@ -40,7 +48,7 @@ func (v View) Exec(args []byte) (Resolution, error) {
 	if err := strictjson.Unmarshal(args, &e); err != nil {
 		return Resolution{}, err
 	}
-	if len(e.Read)+len(e.Write)+len(e.Hide) > maxValues {
+	if len(e.Read)+len(e.Write)+len(e.Hide)+len(e.Absent)+len(e.Fixed) > maxValues {
 		return Resolution{}, bad("", "names more than %d paths", maxValues)
 	}
 	e.Hold = nil
@@ -48,12 +56,10 @@ func (v View) Exec(args []byte) (Resolution, error) {
 	if err != nil {
 		return Resolution{}, err
 	}
-	for i, text := range e.Hide {
-		p, err := v.place(text, v.Workspace)
-		if err != nil {
-			return Resolution{}, valueError(err, "/hide", text)
+	for pointer, list := range map[string][]string{"/hide": e.Hide, "/absent": e.Absent, "/fixed": e.Fixed} {
+		if err := v.execNames(pointer, list); err != nil {
+			return Resolution{}, err
 		}
-		e.Hide[i] = p.path
 	}
 	for _, list := range []*[]string{&e.Read, &e.Write} {
 		more, err := v.execPaths(*list, list == &e.Write, e.Later)
@@ -65,10 +71,36 @@ func (v View) Exec(args []byte) (Resolution, error) {
 			e.Hide = append(e.Hide, v.hiddenBeneath(p)...)
 		}
 	}
+	e.without()
 	slices.Sort(e.Hide)
 	e.Hide = slices.Compact(e.Hide)
 	text, err := e.encode()
-	return Resolution{Effects: effects, Bytes: text}, err
+	return Resolution{Effects: effects, Bytes: text, Absent: e.Absent, Fixed: e.Fixed, Review: e.Review}, err
+}
+
+// execNames resolves paths that need not be there, in place.
+func (v View) execNames(pointer string, list []string) error {
+	for i, text := range list {
+		p, err := v.place(text, v.Workspace)
+		if err != nil {
+			return valueError(err, pointer, text)
+		}
+		list[i] = p.path
+	}
+	return nil
+}
+
+// without has the box do without what is absent, and hold what is fixed. What is absent
+// must not come to be there either.
+func (e *Exec) without() {
+	e.Hide = slices.Concat(e.Hide, e.Absent)
+	for _, p := range slices.Concat(e.Absent, e.Fixed) {
+		if slices.ContainsFunc(e.Write, func(tree string) bool { return p != tree && beneath(p, tree) }) {
+			e.Hold = append(e.Hold, p)
+		}
+	}
+	slices.Sort(e.Hold)
+	e.Hold = slices.Compact(e.Hold)
 }
 
 // execProgram resolves program and directory of e, in place.

@@ -52,6 +52,9 @@ type Resolution struct {
 	Effects []act.Effect
 	Bytes   []byte         // the arguments to dispatch
 	Facts   map[string]any // JSON pointer to string, int64 or bool: the arguments as dispatched
+	// Of an [Exec]: trees that its box does not have, and those that it cannot change.
+	Absent, Fixed []string
+	Review        bool // of an Exec: what it changes in the workspace waits for a person
 }
 
 // The bounds of one call.
