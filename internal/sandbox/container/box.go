@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -45,6 +46,7 @@ type box struct {
 	exit    sandbox.Exit  // set before done is closed
 	err     error         // likewise
 	refused []sandbox.Denial
+	told    []sandbox.Denial // set before anybody else has the box
 }
 
 // live waits for the end of the program and removes the container.
@@ -155,11 +157,16 @@ func (b *box) Kill() error {
 }
 
 // Denials implements [sandbox.Box]: what the limits refused, known when the box has
-// ended.
+// ended, and what was not looked through.
 func (b *box) Denials() []sandbox.Denial {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]sandbox.Denial(nil), b.refused...)
+	return slices.Concat(b.told, b.refused)
+}
+
+// unseenDenial tells of a large tree in which not all was looked for.
+func unseenDenial(why string) sandbox.Denial {
+	return sandbox.Denial{Op: sandbox.OpNotHeld, Object: "homes of ringfence in a large tree", Rule: why, Observed: true, Count: 1}
 }
 
 func memoryDenial(times int) sandbox.Denial {

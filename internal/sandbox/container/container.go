@@ -135,7 +135,11 @@ func (t *Tier) start(ctx context.Context, s sandbox.Spec) (*box, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a directory to set a box up in: %w", err)
 	}
-	b, err := t.startIn(ctx, setUp, &box{engine: e, dir: dir, done: make(chan struct{})}, s, p, image)
+	b := &box{engine: e, dir: dir, done: make(chan struct{})}
+	if p.unseen != "" {
+		b.told = append(b.told, unseenDenial(p.unseen))
+	}
+	b, err = t.startIn(ctx, setUp, b, s, p, image)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

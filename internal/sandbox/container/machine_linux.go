@@ -20,6 +20,10 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
+// ownProgram is the running program, also where its file has been replaced since, or lies
+// where we may not look.
+func ownProgram() (string, error) { return "/proc/self/exe", nil }
+
 func startCommands(kind Runtime, own bool) string {
 	unit := "docker"
 	if kind == RuntimePodman {

@@ -7,10 +7,14 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"ringfence/internal/sys/proc"
 )
 
 // kernelRelease returns nothing: no Linux container runs on this kernel.
 func kernelRelease() string { return "" }
+
+func ownProgram() (string, error) { return proc.Executable() }
 
 func startCommands(kind Runtime, _ bool) string {
 	switch {

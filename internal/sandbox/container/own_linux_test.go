@@ -63,23 +63,33 @@ func TestOwnStateByMounts(t *testing.T) {
 	}
 }
 
-// Homes of ringfence that are not ours are in no container.
+// Homes of ringfence that are not ours are in no container, however deep they lie.
 func TestHomesOfOthers(t *testing.T) {
 	w := t.TempDir()
-	keys := w + "/another/keys"
-	if err := errors.Join(os.MkdirAll(keys, 0o700), os.WriteFile(keys+"/policy.key", []byte("ringfence-key/v1 ed25519 secret"), 0o600)); err != nil {
-		t.Fatal(err)
+	keys, deep := w+"/another/keys", w+"/deep/er/one/keys"
+	for _, dir := range []string{keys, deep} {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(dir+"/policy.key", []byte("ringfence-key/v1 ed25519 secret"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s := sandbox.Spec{Argv: []string{"/x"}, Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}}
-	p, err := newPlan(s, Options{}, &engine{local: true})
-	if err != nil {
-		t.Fatal(err)
+	s := sandbox.Spec{Argv: []string{"/x"}}
+	for _, given := range []sandbox.Spec{
+		{Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}}, {ReadOnly: []string{w}}, {ReadWrite: []string{w}, LaterWritable: true},
+		{Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}, LaterWritable: true},
+	} {
+		given.Argv = s.Argv
+		p, err := newPlan(given, Options{}, &engine{local: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.close()
+		for _, dir := range []string{keys, deep} {
+			if in, shown := p.innermost(dir); !shown || !in.denied {
+				t.Errorf("%s is seen in a container of %+v", dir, given)
+			}
+		}
 	}
-	p.close()
-	if in, shown := p.innermost(keys); !shown || !in.denied {
-		t.Errorf("%s is seen", keys)
-	}
-	s.Workspace.Path = keys
+	s.Workspace = sandbox.Workspace{Path: keys, Mode: sandbox.ReadOnly}
 	if _, err := newPlan(s, Options{}, &engine{local: true}); !errors.Is(err, paths.ErrForeignHome) {
 		t.Errorf("in it: %v", err)
 	}

@@ -33,6 +33,8 @@ type plan struct {
 	copy, copyAt string
 	// Where the box has a home of its own: where it lies, and where it is in the container.
 	homeFrom, homeAt string
+	// unseen says where homes of ringfence were not looked for, "" if everywhere.
+	unseen string
 }
 
 // A mount shows a file or tree of ours in the container, or something empty in its
@@ -77,8 +79,8 @@ func newPlan(s sandbox.Spec, o Options, e *engine) (*plan, error) {
 		return nil, err
 	}
 	p.bounds(s, o)
-	s, err := o.hideOwn(s)
-	if err != nil {
+	var err error
+	if s, p.unseen, err = o.hideOwn(s); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(p.paths(s, e), p.checkOwn(o), p.homePlaces(s.Home)); err != nil {

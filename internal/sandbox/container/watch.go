@@ -12,8 +12,6 @@ import (
 	"os/exec"
 	"sync"
 	"time"
-
-	"ringfence/internal/sys/proc"
 )
 
 // A watcher is a process of ours that outlives us. An engine keeps what its client leaves
@@ -85,7 +83,7 @@ func (w *watcher) come(o watched) error {
 
 // start starts the process and tells it of all containers there are, and of one more.
 func (w *watcher) start(o watched) error {
-	program, err := proc.Executable()
+	program, err := ownProgram()
 	if err != nil {
 		return err
 	}
@@ -100,6 +98,7 @@ func (w *watcher) start(o watched) error {
 	defer shut(theirs)
 	w.input = ours
 	cmd := exec.Command(program, watchVerb)
+	cmd.Args[0] = "ringfence"
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.SysProcAttr = []string{}, rootDir, theirs, ownSession()
 	if err := cmd.Start(); err != nil {
 		return err

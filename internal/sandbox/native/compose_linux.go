@@ -23,7 +23,7 @@ const ownThreads = 12
 
 // think works out the plan.
 func (b *builder) think() error {
-	s, err := b.hideOwn(b.spec)
+	s, cut, err := b.hideOwn(b.spec)
 	if err != nil {
 		return err
 	}
@@ -44,6 +44,9 @@ func (b *builder) think() error {
 	}
 	if p.hold, err = holdingOf(s, v, who); err != nil {
 		return err
+	}
+	if cut != "" {
+		p.hold.unseen = append(p.hold.unseen, hold.Led{By: cut, Object: "homes of ringfence in a large tree"})
 	}
 	if hide := b.notOurs(p.hold.homes); len(hide) > 0 {
 		s.Denied = slices.Concat(s.Denied, hide)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/homes"
 	"ringfence/internal/sandbox/native/seatbelt"
 	"ringfence/internal/sys/paths"
 )
@@ -68,6 +69,11 @@ func (t Tier) start(ctx context.Context, s sandbox.Spec) (sandbox.Box, error) {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
 	}
 	s.Denied = slices.Concat(s.Denied, t.Own, foreign)
+	deep, _, err := homes.Find(s.Trees(), t.Own, s.Denied)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrNotBuilt, err)
+	}
+	s.Denied = append(s.Denied, deep...)
 	b := &builder{spec: s, fault: t.fault, box: newBox(s)}
 	if err := b.build(ctx); err != nil {
 		return nil, err

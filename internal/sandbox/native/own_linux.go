@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/homes"
 	"ringfence/internal/sandbox/native/landlock"
 	"ringfence/internal/sandbox/native/readback"
 	"ringfence/internal/sys/mounts"
@@ -20,11 +21,38 @@ import (
 
 // hideOwn returns s without our own state, where s shows it by its own name. What s names
 // in it is there: somebody has decided on that. The state of others is not there either, as
-// far as it is found, and nothing in it can be named.
-func (b *builder) hideOwn(s sandbox.Spec) (sandbox.Spec, error) {
+// far as it is found, and nothing in it can be named. Where names are held, that is looked
+// through for homes too: see [holding.follow]. cut says what was not looked through.
+func (b *builder) hideOwn(s sandbox.Spec) (hidden sandbox.Spec, cut string, err error) {
 	foreign, err := paths.ForeignHomes(s.Trees(), b.state)
+	if err != nil {
+		return s, "", err
+	}
 	s.Denied = slices.Concat(s.Denied, b.state, foreign)
-	return s, err
+	var deep []string
+	if s.LaterWritable {
+		if deep, cut, err = homes.Find(writableIn(s), b.state, s.Denied); err != nil {
+			return s, "", err
+		}
+	}
+	deeper, _, err := homes.Find(readableIn(s), b.state, s.Denied)
+	s.Denied = slices.Concat(s.Denied, deep, deeper)
+	return s, cut, err
+}
+
+// writableIn and readableIn are the trees that s gives.
+func writableIn(s sandbox.Spec) []string {
+	if s.Workspace.Mode == sandbox.ReadWrite {
+		return append(slices.Clone(s.ReadWrite), s.Workspace.Path)
+	}
+	return s.ReadWrite
+}
+
+func readableIn(s sandbox.Spec) []string {
+	if s.Workspace.Mode == sandbox.ReadOnly {
+		return append(slices.Clone(s.ReadOnly), s.Workspace.Path)
+	}
+	return s.ReadOnly
 }
 
 // notOurs returns those of homes that are not in our own state, which is hidden already.

@@ -133,11 +133,20 @@ func TestHomesOfOthers(t *testing.T) {
 	}
 	for kind, tier := range kinds {
 		s := sh("cat */keys/* .*/keys/* deep/*/keys/* deep/er/.r*/keys/* 2>/dev/null; echo x 2>/dev/null >another/engine.sock; exit 0")
-		s.Workspace = sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}
-		out, err := sandbox.Run(t.Context(), tier, s, nil)
-		if _, there := os.Lstat(w + "/another/engine.sock"); there == nil || string(out.Stdout) != "seen, deep" && (kind != "plain" || !errors.Is(err, sandbox.ErrNotBuilt)) {
-			t.Errorf("%s: %q, %v", kind, out.Stdout, err)
+		for how, given := range map[string]sandbox.Spec{
+			"held":     {Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}},
+			"later":    {Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}, LaterWritable: true},
+			"to read":  {Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}},
+			"a tree":   {ReadOnly: []string{w}, Dir: w},
+			"writable": {ReadWrite: []string{w}, Dir: w, LaterWritable: true},
+		} {
+			given.Argv, given.Env = s.Argv, s.Env
+			out, err := sandbox.Run(t.Context(), tier, given, nil)
+			if _, there := os.Lstat(w + "/another/engine.sock"); there == nil || string(out.Stdout) != "seen, deep" && (kind != "plain" || !errors.Is(err, sandbox.ErrNotBuilt)) {
+				t.Errorf("%s, %s: %q, %v", kind, how, out.Stdout, err)
+			}
 		}
+		s.Workspace = sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}
 		for _, in := range []string{"/another", "/another/keys", "/.ringfence/keys"} {
 			s.Workspace.Path = w + in
 			if _, err := sandbox.Run(t.Context(), tier, s, nil); !errors.Is(err, paths.ErrForeignHome) {
