@@ -24,13 +24,16 @@ import (
 //
 //	we      → init   one message: the descriptors of the program and of the stage
 //	init    → we     one message, if the box has ways: the sockets that listen
+//	we      → init   a frame, if names are held: its orders
 //	we      → stage  a frame: the order
 //	stage   → we     a byte, with its credentials; a frame: its account
 //	we      → stage  a byte: go
 //	stage   → we     nothing, when its end closes because the program starts; else
 //	                 two bytes: why it does not
 //	we      → init   bytes: signals for the program
-//	init    → we     a frame: how the program ended, when all else is dead
+//	stage   → init   the listener of its filter, if names are held
+//	init    → we     frames: what it refused; the last: how the program ended, when all else
+//	                 is dead
 
 // Bounds of what passes between us and the container.
 const (
@@ -61,6 +64,7 @@ type handover struct {
 	Terminal bool // the first is one, and becomes the controlling terminal
 	Mounts   bool // there are some that could go away
 	Ways     *ways
+	Hold     bool // names: a frame with orders comes next
 }
 
 // An order goes to the stage. Bytes, because arguments need not be UTF-8.
@@ -72,6 +76,13 @@ type order struct {
 	Paths     []pathOrder
 	Wide      bool // the calls that agents and servers need
 	Sockets   bool // of the box's own network, and to the way out
+	Hold      *holdOrder
+}
+
+// A holdOrder tells the stage whose names are held.
+type holdOrder struct {
+	Trees [][]byte // by the init
+	Own   [][]byte // by nobody
 }
 
 // A pathOrder asks what the box sees at a path.
@@ -86,6 +97,7 @@ type account struct {
 	Facts  facts
 	Paths  []pathAccount
 	Found  []byte `json:",omitempty"` // which of Search it is
+	Held   *held  `json:",omitempty"`
 }
 
 type pathAccount struct {
@@ -93,10 +105,11 @@ type pathAccount struct {
 	Failed string `json:",omitempty"`
 }
 
-// An ending is how the program ended.
+// An ending is how the program ended, or, with Refused, something before that.
 type ending struct {
-	Code, Signal int  // Signal 0: it ended by itself
-	Lost         bool // a mount went away, and the init ended it
+	Code, Signal int     // Signal 0: it ended by itself
+	Lost         bool    // a mount went away, and the init ended it
+	Refused      *notice `json:",omitempty"`
 }
 
 // runInit is the first process of the container. Nothing of the program can be
@@ -126,6 +139,14 @@ func runInit() int {
 	if h.Ways != nil && giveWays(c, *h.Ways) != nil {
 		return notInContainer
 	}
+	var holds *supervisor
+	if h.Hold {
+		var theirs int
+		if holds, theirs, err = newSupervisor(c); err != nil {
+			return notInContainer
+		}
+		fds = append(fds, theirs)
+	}
 	pid, err := startStage(h, fds)
 	for _, fd := range fds {
 		unix.Close(fd)
@@ -134,6 +155,7 @@ func runInit() int {
 		return notInContainer
 	}
 	p := &program{pid: pid}
+	holds.start(c)
 	go func() {
 		for s := range signals {
 			if n, ok := s.(syscall.Signal); ok && (n == syscall.SIGTERM || n == syscall.SIGINT) {
@@ -162,10 +184,15 @@ func runInit() int {
 	}
 }
 
-// say tells us outside how the program ended.
+// say tells us outside how the program ended, or what was refused: in one piece, because
+// several do.
 func say(c *net.UnixConn, end ending, err error) {
 	text, jsonErr := json.Marshal(end)
-	if errors.Join(err, jsonErr) != nil || ipc.WriteFrame(c, text, nil) != nil {
+	var frame frameBuffer
+	if errors.Join(err, jsonErr) != nil || ipc.WriteFrame(&frame, text, nil) != nil {
+		os.Exit(notInContainer)
+	}
+	if _, err := c.Write(frame); err != nil {
 		os.Exit(notInContainer)
 	}
 }
@@ -217,7 +244,7 @@ func (w *mountWatch) lost() error {
 
 // idleThreads is how many threads are kept in store. Three block in the kernel for
 // long, waiting for processes, for signals and for changes of mounts.
-const idleThreads = 6
+const idleThreads = 9
 
 // keepThreads makes threads that the runtime then keeps for when it needs one: in
 // a container that is full, a runtime that cannot make a thread would end the box.

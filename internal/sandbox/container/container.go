@@ -161,6 +161,7 @@ func (t *Tier) startIn(ctx, setUp context.Context, b *box, s sandbox.Spec, p *pl
 	b.watcher = t.watcher(b.engine)
 	lease[labelMark] = b.watcher.mark
 	body := p.body(b.engine, image, lease)
+	p.supervise(s, writableTemps(body.HostConfig.Tmpfs))
 	name := digest(t.o.image(), image)
 	if err := b.watcher.come(watched{Runtime: b.engine.kind, Socket: b.engine.socket, Home: t.o.Home, Dir: t.o.Dir}); err != nil {
 		return nil, err

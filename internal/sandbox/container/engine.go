@@ -25,6 +25,7 @@ type engine struct {
 	remapped bool   // users inside are others outside (userns-remap)
 	selinux  bool
 	hasInit  bool
+	stock    bool // it filters system calls by the profile that is built into it
 }
 
 // String names the engine for people: "Docker 20.10.24 at /var/run/docker.sock".
@@ -142,6 +143,7 @@ func meet(ctx context.Context, socket string) (*engine, error) {
 	e.rootless = i.Rootless || has("name=rootless")
 	e.remapped = has("name=userns")
 	e.selinux = has("name=selinux")
+	e.stock = slices.ContainsFunc(i.SecurityOptions, func(o string) bool { return o == "name=seccomp,profile=default" || o == "name=seccomp,profile=builtin" })
 	e.hasInit = e.kind == RuntimePodman || i.InitBinary != ""
 	e.local = i.OperatingSystem != "Docker Desktop" && i.KernelVersion != "" && i.KernelVersion == kernelRelease()
 	return e, nil

@@ -22,6 +22,7 @@ type judge struct {
 	ours    facts
 	cg      cgroup
 	paths   []pathAccount // of p.mounts, in that order
+	held    *held         // what the stage tried; nil where no names are held
 
 	spec sandbox.Spec
 	pid  int // of the init
@@ -42,6 +43,7 @@ func (j *judge) verdict() (sandbox.Report, error) {
 	j.cgroups()
 	j.network()
 	j.mounts()
+	j.names()
 	if len(j.wrong) > 0 {
 		return sandbox.Report{}, fmt.Errorf("the container is not as it was asked for: %w", errors.Join(j.wrong...))
 	}

@@ -64,10 +64,14 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 	}
 	body.runInit(b.engine, program, b.dir, mostFiles())
 	body.reach(b.engine, s, b.dir)
+	if err := body.holds(b.engine, p); err != nil {
+		return err
+	}
 	if b.id, err = b.engine.create(setUp, body); err != nil {
 		return err
 	}
 	l := &line{pidfd: -1}
+	l.refused.list = p.held.untold()
 	b.life = l
 	defer func() {
 		if err != nil {
@@ -170,11 +174,12 @@ func (r *meetingPlace) accept(ctx context.Context) (*net.UnixConn, error) {
 
 // A line is the connection to a container's init.
 type line struct {
-	conn   *net.UnixConn
-	pidfd  int // of the init; its end is that of everything in the container
-	pid    int
-	cgroup cgroup
-	lost   bool // a mount is
+	conn    *net.UnixConn
+	pidfd   int // of the init; its end is that of everything in the container
+	pid     int
+	cgroup  cgroup
+	lost    bool // a mount is
+	refused refusals
 
 	once sync.Once
 }
@@ -236,7 +241,7 @@ func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan
 	if err != nil {
 		return nil, fmt.Errorf("making a channel: %w", err)
 	}
-	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin), Mounts: p.hasNested(), Ways: waysOf(s)})
+	h, err := json.Marshal(handover{Files: len(s.Files), Terminal: isTerminal(s.Stdin), Mounts: p.hasNested(), Ways: waysOf(s), Hold: p.held != nil})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -251,6 +256,9 @@ func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan
 	if err == nil && waysOf(s) != nil {
 		st.listening, err = takeWays(l.conn)
 	}
+	if err == nil && p.held != nil {
+		err = l.command(p.held, s.Sockets())
+	}
 	lift()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("handing over to the container's init: %w", err), conn.Close())
@@ -259,6 +267,15 @@ func (l *line) handOver(ctx context.Context, ends *ends, s sandbox.Spec, p *plan
 		return nil, errors.Join(err, conn.Close(), st.listening.Close())
 	}
 	return st, nil
+}
+
+// command tells the init what to hold.
+func (l *line) command(h *holding, sockets bool) error {
+	text, err := json.Marshal(ordersOf(h, sockets))
+	if err != nil {
+		return err
+	}
+	return ipc.WriteFrame(l.conn, text, nil)
 }
 
 func isTerminal(f *os.File) bool {
@@ -271,13 +288,21 @@ func isTerminal(f *os.File) bool {
 
 // await implements [lifeline].
 func (l *line) await() (sandbox.Exit, error) {
-	text, _, err := ipc.ReadFrame(bufio.NewReader(l.conn), maxHandover, 0)
-	if err != nil {
-		return sandbox.Exit{}, fmt.Errorf("listening to the container's init: %w", err)
-	}
+	r := bufio.NewReader(l.conn)
 	var e ending
-	if err := json.Unmarshal(text, &e); err != nil {
-		return sandbox.Exit{}, fmt.Errorf("listening to the container's init: %w", err)
+	for {
+		text, _, err := ipc.ReadFrame(r, maxHandover, 0)
+		if err == nil {
+			e = ending{}
+			err = json.Unmarshal(text, &e)
+		}
+		if err != nil {
+			return sandbox.Exit{}, fmt.Errorf("listening to the container's init: %w", err)
+		}
+		if e.Refused == nil {
+			break
+		}
+		l.refused.note(*e.Refused)
 	}
 	if e.Lost {
 		l.lost = true
@@ -291,7 +316,7 @@ func (l *line) await() (sandbox.Exit, error) {
 
 // denials implements [lifeline].
 func (l *line) denials() []sandbox.Denial {
-	list := l.cgroup.denials()
+	list := append(l.refused.all(), l.cgroup.denials()...)
 	if l.lost {
 		list = append(list, sandbox.Denial{
 			Op: "mount", Object: "the container", Observed: true, Count: 1,
@@ -365,6 +390,9 @@ func (st *stage) order(ctx context.Context, s sandbox.Spec, p *plan) error {
 	lift := bound(ctx, st.conn)
 	defer lift()
 	o := order{Argv: byteWords(s.Argv), Env: byteWords(s.Env), Search: byteWords(p.search), Dir: []byte(p.dir), Limits: p.limits, Wide: s.Profile.Wide(), Sockets: s.Sockets()}
+	if p.held != nil {
+		o.Hold = &holdOrder{Trees: byteWords(p.held.Rules.Writable), Own: byteWords(p.held.Own)}
+	}
 	for _, m := range p.mounts {
 		o.Paths = append(o.Paths, pathOrder{Target: []byte(m.target), Write: !m.readOnly})
 	}
@@ -427,7 +455,7 @@ func (st *stage) confirm(ctx context.Context, j *judge, image, program string) (
 	if len(a.Paths) != len(j.p.mounts) {
 		return sandbox.Report{}, fmt.Errorf("hearing what the container is like: %d paths, not %d", len(a.Paths), len(j.p.mounts))
 	}
-	j.inside, j.paths = a.Facts, a.Paths
+	j.inside, j.paths, j.held = a.Facts, a.Paths, a.Held
 	outside := readFacts("/proc/" + strconv.Itoa(st.pid))
 	j.cg = cgroupOf(outside.Cgroup)
 	j.outside = outside.orInside(a.Facts)

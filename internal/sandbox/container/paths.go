@@ -31,9 +31,6 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 			return err
 		}
 	}
-	if len(s.ReadWrite) > 0 && !s.LaterWritable {
-		return fmt.Errorf("%s would be writable, and a container cannot keep names from being made that do not exist yet, such as git hooks and settings of editors and agents: keep what it changes for a review (--review), take it read-only, or use the tier native (--tier native)", s.ReadWrite[0])
-	}
 	if err := p.home(s); err != nil {
 		return err
 	}
@@ -66,6 +63,9 @@ func (p *plan) paths(s sandbox.Spec, e *engine) error {
 		}
 	}
 	for _, path := range s.Held {
+		if p.held != nil {
+			break // the init holds them all
+		}
 		if err := p.hold(path); err != nil {
 			return err
 		}

@@ -35,6 +35,7 @@ type plan struct {
 	homeFrom, homeAt string
 	// unseen says where homes of ringfence were not looked for, "" if everywhere.
 	unseen string
+	held   *holding // nil where no names are held but by mounts
 }
 
 // A mount shows a file or tree of ours in the container, or something empty in its
@@ -81,6 +82,9 @@ func newPlan(s sandbox.Spec, o Options, e *engine) (*plan, error) {
 	p.bounds(s, o)
 	var err error
 	if s, p.unseen, err = o.hideOwn(s); err != nil {
+		return nil, err
+	}
+	if s, err = p.lead(s, e); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(p.paths(s, e), p.checkOwn(o), p.homePlaces(s.Home)); err != nil {

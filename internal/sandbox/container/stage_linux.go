@@ -38,7 +38,7 @@ func runStage(number string) int {
 	if err != nil {
 		return tell(fd, account{Failed: "reading its order: " + err.Error()})
 	}
-	x, a, err := prepare(o)
+	x, a, err := prepare(o, fd+1)
 	if err != nil {
 		return tell(fd, account{Failed: err.Error()})
 	}
@@ -118,8 +118,9 @@ func tell(fd int, a account) int {
 	return notInContainer
 }
 
-// prepare does everything but limiting the address space and starting the program.
-func prepare(o order) (*execution, account, error) {
+// prepare does everything but limiting the address space and starting the program. A
+// listener of held names is handed over through channel.
+func prepare(o order, channel int) (*execution, account, error) {
 	if len(o.Argv) == 0 {
 		return nil, account{}, errors.New("no program")
 	}
@@ -152,7 +153,12 @@ func prepare(o order) (*execution, account, error) {
 	for _, p := range o.Paths {
 		a.Paths = append(a.Paths, accountOf(p))
 	}
-	if err := denyCalls(o.Wide, o.Sockets); err != nil {
+	if o.Hold != nil {
+		a.Held, err = confine(o, channel)
+	} else {
+		_, err = denyCalls(o)
+	}
+	if err != nil {
 		return nil, account{}, err
 	}
 	a.Facts = readFacts("/proc/self")
