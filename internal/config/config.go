@@ -48,6 +48,11 @@ type Config struct {
 	// absolute path outside the home, in a directory that they can enter and only this
 	// user can write to.
 	GuestSocket string
+	// Notify is a program and its first arguments that is run when a question waits; the
+	// program is an absolute path. Default: none.
+	Notify []string
+	// Webhook is an address, "https://…", that is told when a question waits. Default: none.
+	Webhook string
 	// Idle is how long the engine stays without a session: 0 s to 24 h. Default
 	// 10 min.
 	Idle time.Duration
@@ -139,7 +144,9 @@ type ask struct {
 }
 
 type approvals struct {
-	Socket *string `json:"socket"`
+	Socket  *string  `json:"socket"`
+	Notify  []string `json:"notify"`
+	Webhook *string  `json:"webhook"`
 }
 
 type statistics struct {

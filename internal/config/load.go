@@ -40,6 +40,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 		l.policies(f.Policies),
 		l.box(f.Box, env),
 		l.network(f.Network),
+		l.notices(f.Approvals),
 		l.models(f.Models),
 		l.statistics(f.Statistics),
 		l.log(f.Log, env),

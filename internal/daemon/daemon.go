@@ -169,6 +169,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(err, l.Close(), e.close())
 	}
+	if err := e.tellPeople(ctx); err != nil {
+		return errors.Join(err, l.Close(), e.close())
+	}
 	if o.Ready != nil {
 		o.Ready()
 	}

@@ -91,6 +91,9 @@ func Keys(home string) string { return filepath.Join(home, keysName) }
 // LedgerKey is the private key that signs checkpoints of the ledger.
 func LedgerKey(home string) string { return filepath.Join(Keys(home), "ledger.key") }
 
+// NoticeKey is the file of the key by which notices to people are signed.
+func NoticeKey(home string) string { return filepath.Join(Keys(home), "notices.key") }
+
 // Vault is the encrypted file of secrets.
 func Vault(home string) string { return filepath.Join(home, "vault.age") }
 
