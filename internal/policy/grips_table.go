@@ -362,6 +362,9 @@ func (p *Policy) Grips(clauses map[string][]Clause, c Circumstances) []Gripped {
 		}
 		all = append(all, gripsOf(l.name, clauses[l.name], c)...)
 		for _, r := range l.rules {
+			if r.permit && !l.grants { // it grants nothing
+				continue
+			}
 			known := slices.ContainsFunc(clauses[l.name], func(o Clause) bool { return o.ID == r.clause.local })
 			if known || slices.ContainsFunc(all, func(g Gripped) bool { return g.Clause == r.clause.id }) {
 				continue

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -79,4 +81,28 @@ func TestReach(t *testing.T) {
 		}
 	}
 	t.Errorf("not met: absent %d, fixed %d, open %d, asked %d", absent, fixed, open, asked)
+}
+
+// TestReachOfManyPlaces: of a tree of which too much is named nothing is told apart.
+func TestReachOfManyPlaces(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("permit(principal, action, resource);\n")
+	load := func() *Policy {
+		p, err := Load([]Layer{{Text: []byte(text.String())}}, Binding{Workspace: "/w", Home: "/home/u"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for i := range maxPlaces + 1 {
+		if i == maxPlaces {
+			if r := load().Reach(Query{Principal: "p/a"}, "/w"); !r.Read || len(r.Fixed) != maxPlaces {
+				t.Errorf("of %d places: %+v", i, r)
+			}
+		}
+		fmt.Fprintf(&text, "forbid(principal, action == Action::\"create\", resource in Path::\"/w/%d\");\n", i)
+	}
+	if r := load().Reach(Query{Principal: "p/a"}, "/w"); r.Read {
+		t.Errorf("of more: %+v", r)
+	}
 }

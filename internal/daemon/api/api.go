@@ -32,7 +32,7 @@ import (
 
 // Version is the version of this protocol. Client and engine must have the
 // same: they are one program, and an older one still running must be stopped.
-const Version = 4
+const Version = 5
 
 const (
 	maxHeader = 1 << 20         // of a request
