@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/daemon/api"
+	"ringfence/internal/sys/pty"
+	"ringfence/internal/ui/tui"
 )
 
 // newApprovals is "ringfence approvals".
@@ -20,7 +23,7 @@ func newApprovals(s *streams) *cobra.Command {
 	}
 	d := &desks{s: s}
 	c.PersistentFlags().StringVar(&d.socket, "at", "", "answer at `SOCKET`, where another user lets approvers answer (approvals.socket in that user's config.json)")
-	c.AddCommand(newApprovalsList(s, d), newApprovalsShow(s, d), newAnswer(s, d, true), newAnswer(s, d, false), newApprovalsWatch(s, d))
+	c.AddCommand(newApprovalsList(s, d), newApprovalsShow(s, d), newAnswer(s, d, true), newAnswer(s, d, false), newApprovalsWatch(s, d), newApprovalsPick(s, d), newProposals(s))
 	return c
 }
 
@@ -89,7 +92,7 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 		use, short, past = "approve ID", "Say yes to exactly what is shown, once or for the session", "Approved.\n"
 	}
 	var all bool
-	var message, span string
+	var message, span, bundle string
 	var scope int
 	c := &cobra.Command{
 		Use:         use,
@@ -101,6 +104,7 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			good := span == forGood
 			return with(c.Context(), d.connect, func(e *api.Client) error {
 				q, err := e.Question(c.Context(), args[0])
 				if err != nil {
@@ -112,6 +116,15 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 				choice := api.Choice{Yes: yes, Message: message, Scope: last} // the oldest call alone: more may have come since the person looked
 				if all {
 					choice.Mark = q.Mark
+				}
+				said := ""
+				if good {
+					choice.Scope = 0
+					p, err := propose(q, last, bundle)
+					if err != nil {
+						return err
+					}
+					said = fmt.Sprintf("Allowed once, and proposed for good: %s\n\"ringfence approvals proposals show %s\" shows the change.\n", p.Sentence, p.ID)
 				}
 				if err := e.Answer(c.Context(), q.ID, choice); err != nil {
 					return answerError(err)
@@ -127,6 +140,9 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 					if yes && !all && q.Calls > 1 {
 						return fmt.Sprintf("Approved, one of %d identical calls; \"--all\" is for all that wait.\n", q.Calls)
 					}
+					if good {
+						return said
+					}
 					if last > 0 && last <= len(q.Scopes) {
 						return fmt.Sprintf("Approved for the session: %s. \"ringfence grants\" lists it, and takes it back.\n", q.Scopes[last-1].Text)
 					}
@@ -137,21 +153,25 @@ func newAnswer(s *streams, d *desks, yes bool) *cobra.Command {
 	}
 	if yes {
 		c.Flags().BoolVar(&all, "all", false, "approve every identical call that waits now, not the oldest alone")
-		c.Flags().StringVar(&span, "for", "once", "`once`, or session: until the session ends, within a scope")
-		c.Flags().IntVar(&scope, "scope", 1, "with --for session: which scope, `N` as \"approvals show\" numbers them")
+		c.Flags().StringVar(&span, "for", "once", "`once`, or session: until the session ends, within a scope; or good: once, and a clause is proposed")
+		c.Flags().StringVar(&bundle, "policy", "", "with --for good: the bundle `DIR` whose constitution it is, if that is not on record")
+		c.Flags().IntVar(&scope, "scope", 1, "with --for session or good: which scope, `N` as \"approvals show\" numbers them")
 	} else {
 		c.Flags().StringVarP(&message, "message", "m", "", "tell the agent `TEXT`, such as what to do instead (at most 1000 bytes)")
 	}
 	return c
 }
 
+// forGood is an answer that also has a clause proposed.
+const forGood = "good"
+
 // lasting is the scope of an answer: 0 for one that is for the call alone.
 func lasting(span string, scope int) (int, error) {
 	switch {
 	case span == "" || span == "once":
 		return 0, nil
-	case span != "session":
-		return 0, &exitError{code: codeUsage, err: fmt.Errorf("--for %q: a yes is for once or for session", span)}
+	case span != "session" && span != forGood:
+		return 0, &exitError{code: codeUsage, err: fmt.Errorf("--for %q: a yes is for once, for session or for good", span)}
 	case scope < 1:
 		return 0, &exitError{code: codeUsage, err: fmt.Errorf("--scope %d: scopes are numbered from 1", scope)}
 	}
@@ -202,4 +222,21 @@ func watch(ctx context.Context, s *streams, e *api.Client) error {
 		_, err := fmt.Fprintln(s.out, printable(text))
 		return err
 	})
+}
+
+func newApprovalsPick(s *streams, d *desks) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pick",
+		Short: "Answer on a page of this terminal, until you leave it",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !s.atTerminal() {
+				return &exitError{code: codeUsage, err: errors.New("there is no terminal to show it at"), hint: "\"ringfence approvals list\" prints what waits"}
+			}
+			_, err := openPage(c.Context(), s, tui.Options{Desk: deskOf{connect: d.connect}, Propose: proposes}, nil)
+			if errors.Is(err, pty.ErrNoTerminal) {
+				return &exitError{code: codeUsage, err: err}
+			}
+			return err
+		},
+	}
 }

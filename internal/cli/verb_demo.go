@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringfence/internal/daemon/api"
 	"ringfence/internal/cli/demo"
+	"ringfence/internal/daemon/api"
 	"ringfence/internal/sys/paths"
 	"ringfence/internal/sys/proc"
 )

@@ -51,3 +51,20 @@ func (e *Engine) RevokeGrant(ctx context.Context, c api.Caller, g api.Grant) err
 	by := fmt.Sprintf("%s (uid %d, pid %d)", who.Name, who.UID, who.PID)
 	return e.append(ctx, g.Session, entryRevoked, map[string]any{what: is, "by": by})
 }
+
+// entryClause is a clause that a person adds to a constitution.
+const entryClause = "clause"
+
+// AcceptClause puts on record that a person adds a clause, unless the person waits himself.
+func (e *Engine) AcceptClause(ctx context.Context, c api.Caller, a api.AcceptedClause) error {
+	who := identity(c.Peer)
+	if e.waits(who) {
+		return api.Errorf(api.CodeRefused, "%v", desk.ErrSelf)
+	}
+	if len(a.Proposal)+len(a.Text)+len(a.Constitution) > 8192 {
+		return api.Errorf(api.CodeBadRequest, "a clause that long cannot be accepted")
+	}
+	return e.append(ctx, engineChain, entryClause, map[string]any{
+		"proposal": a.Proposal, "text": a.Text, "constitution": a.Constitution, "by": person(who, true),
+	})
+}

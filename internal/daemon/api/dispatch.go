@@ -59,6 +59,7 @@ var methods = map[string]method{
 	methodAuthority:      with(authority),
 	methodGrants:         with(grants),
 	methodGrantRevoke:    with(grantRevoke),
+	methodClause:         with(acceptClause),
 	methodGrips:          with(grips),
 	methodStatus:         with(status),
 	methodStop:           with(stop),

@@ -236,6 +236,8 @@ func (f *fake) Grants(_ context.Context, _ Caller, session string) ([]Grant, err
 	return []Grant{{Session: session, Host: "a.test:443"}}, nil
 }
 
+func (f *fake) AcceptClause(context.Context, Caller, AcceptedClause) error { return nil }
+
 func (f *fake) RevokeGrant(_ context.Context, _ Caller, g Grant) error {
 	if g.Host != "a.test:443" {
 		return Errorf(CodeNotFound, "no grant for %s", g.Host)

@@ -35,3 +35,20 @@ func grants(r *request, h Handler, p sessionParams) (result, error) {
 func grantRevoke(r *request, h Handler, g Grant) (result, error) {
 	return result{}, h.RevokeGrant(r.ctx, r.conn.caller, g)
 }
+
+// An AcceptedClause is a sentence that a person adds to a constitution.
+type AcceptedClause struct {
+	Proposal     string `json:"proposal"` // its id
+	Text         string `json:"text"`
+	Constitution string `json:"constitution"` // hex SHA-256 of its text with that sentence
+}
+
+// AcceptClause puts it on record, before it is done. ErrRefused says that this process is, as
+// far as the machine can tell, one that waits for answers itself.
+func (c *Client) AcceptClause(ctx context.Context, a AcceptedClause) error {
+	return c.do(ctx, methodClause, a, nil)
+}
+
+func acceptClause(r *request, h Handler, a AcceptedClause) (result, error) {
+	return result{}, h.AcceptClause(r.ctx, r.conn.caller, a)
+}

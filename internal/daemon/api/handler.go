@@ -108,6 +108,9 @@ type Grants interface {
 	Grants(ctx context.Context, c Caller, session string) ([]Grant, error)
 	// RevokeGrant takes one back, on record; ErrNotFound if there is none.
 	RevokeGrant(ctx context.Context, c Caller, g Grant) error
+	// AcceptClause puts on record that a person adds a clause to a constitution; ErrRefused
+	// to whoever has a session open.
+	AcceptClause(ctx context.Context, c Caller, a AcceptedClause) error
 }
 
 // Gripping says by what clauses are held.

@@ -48,6 +48,7 @@ const (
 	methodAuthority      = "authority"
 	methodGrants         = "grants.list"
 	methodGrantRevoke    = "grants.revoke"
+	methodClause         = "clauses.accept"
 	methodGrips          = "grips"
 	methodStatus         = "status"
 	methodStop           = "stop"

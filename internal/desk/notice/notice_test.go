@@ -45,9 +45,9 @@ func TestFlood(t *testing.T) {
 		go func() { n.Run(ctx); close(done) }()
 		for range 1000 {
 			n.Asked("delete\x1b[2J", "s1", "coder/\nclaude")
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		stop()
 		<-done
 		if len(told) != 2 || told[0] != "coder/_claude, session s1, asks for your approval (delete__2J)" || !strings.HasPrefix(told[1], "64 questions wait") {

@@ -151,6 +151,9 @@ func Caches(home string) string { return filepath.Join(home, "cache") }
 // Images returns the directory of what was fetched for images of agents.
 func Images(home string) string { return filepath.Join(home, "images") }
 
+// Proposals returns the directory of clauses that are proposed, and heeded by nothing.
+func Proposals(home string) string { return filepath.Join(home, "proposals") }
+
 // Runs returns the directory in which it is kept what was run.
 func Runs(home string) string { return filepath.Join(home, "runs") }
 

@@ -159,7 +159,7 @@ func (m *model) leave(a Action) { m.action, m.over = a, true }
 func (m *model) press(k string, sure bool, now time.Time) *answer {
 	switch m.mode {
 	case writing:
-		return m.write(k, sure)
+		return m.write(k)
 	case scoping:
 		return m.choosing(k, sure)
 	case ending:
@@ -308,15 +308,12 @@ func (m *model) choosing(k string, sure bool) *answer {
 // maxMessage is how long a message may be, in bytes: as the engine has it.
 const maxMessage = 1000
 
-// write is writing a message.
-func (m *model) write(k string, sure bool) *answer {
+// write is writing a message. What is pasted may end it: it is a no.
+func (m *model) write(k string) *answer {
 	switch {
 	case m.chosen() == nil, k == "\x03", k == "\x07":
 		m.mode, m.message = reading, ""
 	case k == keyEnter:
-		if !sure {
-			return nil
-		}
 		m.mode = reading
 		return m.no(strings.TrimSpace(m.message))
 	case k == keyErase:

@@ -37,18 +37,19 @@ func (m *model) view(rows, columns int, now time.Time) []row {
 }
 
 func (m *model) heading() string {
-	what := " ringfence"
-	if m.o.Title != "" {
-		what += ": " + display.Line(m.o.Title)
-	}
+	what := " ringfence: "
 	switch n := len(m.open); n {
 	case 0:
-		return what + " · nothing waits for you"
+		what += "nothing waits for you"
 	case 1:
-		return what + " · 1 question waits for you"
+		what += "1 question waits for you"
 	default:
-		return fmt.Sprintf("%s · %d questions wait for you", what, n)
+		what += fmt.Sprintf("%d questions wait for you", n)
 	}
+	if m.o.Title != "" {
+		what += " · " + display.Line(m.o.Title)
+	}
+	return what
 }
 
 // list is the questions around the one that is chosen, each in a row.
