@@ -49,7 +49,7 @@ const (
 var treeless = []sandbox.Ability{sandbox.Homes, sandbox.Entrances}
 
 // containers take most of their time waiting for an engine.
-var containers = boxtest.Options{Workers: 4, NoHolds: true, Sparse: true, Image: true}
+var containers = boxtest.Options{Workers: 4, Sparse: true, Image: true}
 
 // containerMemory is what an operator gives containers in which compilers run.
 const containerMemory = 512 << 20
