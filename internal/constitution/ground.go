@@ -427,8 +427,11 @@ func hoursTest(h [2]int64) []policy.Condition {
 	return []policy.Condition{{Fact: policy.FactHour, Op: ">=", Value: h[0]}, {Fact: policy.FactHour, Op: "<", Value: h[1]}}
 }
 
-// factMethod is the method of a request over the network, as it is written: "PUT".
-const factMethod = "arg:/method"
+// ofRequests reports whether fact is of a request over the network: its method, as it is
+// written ("PUT"), and of a message of a WebSocket what it is and which way it goes.
+func ofRequests(fact string) bool {
+	return fact == "arg:/method" || fact == "arg:/message" || fact == "arg:/direction"
+}
 
 // pointer makes the name of an argument a JSON pointer, and refuses one where no
 // tool is named.
@@ -437,7 +440,7 @@ func (g *grounder) pointer(d *deed, c *policy.Condition, a action) {
 	if !ok {
 		return
 	}
-	if len(d.tools) == 0 && c.Fact == factMethod && len(d.kinds) > 0 && !slices.ContainsFunc(d.kinds, func(k act.Kind) bool { return k != act.Fetch && k != act.Send }) {
+	if len(d.tools) == 0 && ofRequests(c.Fact) && len(d.kinds) > 0 && !slices.ContainsFunc(d.kinds, func(k act.Kind) bool { return k != act.Fetch && k != act.Send }) {
 		return // of any request over the network
 	}
 	if len(d.tools) == 0 {

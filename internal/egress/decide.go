@@ -26,6 +26,8 @@ type facts struct {
 	StandsFor string `json:"for,omitempty"`       // the model in whose place it is asked, "anthropic/claude-x"
 	LeftOut   string `json:"left_out,omitempty"`  // of a request to a model: what its provider would have done
 	Refused   string `json:"refused,omitempty"`   // why it is refused, whatever is decided
+	Message   string `json:"message,omitempty"`   // of a WebSocket: "text", "binary", or "found" where something was in one
+	Direction string `json:"direction,omitempty"` // of it: "out" of the box, or "in"
 	Repeated  int    `json:"repeated,omitempty"`  // equal requests that were denied since, without being decided
 }
 

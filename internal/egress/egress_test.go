@@ -32,6 +32,7 @@ type decider struct {
 	seen     func(ending)  // each ending, if it is set
 	leaveOut []string      // of offers of more than one version
 	denies   []string      // rules that denials name besides
+	message  string        // "out binary": a kind of message that is denied
 
 	mu     sync.Mutex
 	asked  []string
@@ -56,6 +57,9 @@ func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 	d.mu.Lock()
 	if f.Repeated > 0 {
 		said += fmt.Sprintf(" repeated %d", f.Repeated)
+	}
+	if f.Message != "" {
+		said += " " + f.Direction + " " + f.Message
 	}
 	d.asked = append(d.asked, said)
 	d.n++
@@ -88,7 +92,7 @@ func (d *decider) Decide(ctx context.Context, r act.Request) (act.Ticket, error)
 	if r.Verb == act.VerbOffers && len(r.Direct) > 1 {
 		t.Filter.LeaveOut = d.leaveOut
 	}
-	if allowed == len(r.Direct) {
+	if allowed == len(r.Direct) && (d.message == "" || f.Direction+" "+f.Message != d.message) {
 		t.Verdict, t.Code = act.Allow, ""
 		d.mu.Lock()
 		d.open[t.ID] = true

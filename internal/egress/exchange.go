@@ -13,6 +13,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/weburl"
+	"ringfence/internal/inspect"
 )
 
 // An exchange handles requests of one stream: each is decided by itself, and goes out as
@@ -72,6 +73,11 @@ func (x *exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f, err := x.way.forwarder(u.Host, t.Lend, &e)
+	if err == nil && r.Header.Get("Upgrade") != "" {
+		var in *inspect.Inspector
+		in, err = x.way.inspector(u.Host, t.Lend)
+		x.overSocket(f, newSocket(r.Context(), x, q, &e), in)
+	}
 	if err != nil {
 		e.err, e.Status = err, http.StatusBadGateway
 		http.Error(w, plain(err.Error()), e.Status)

@@ -40,7 +40,7 @@ func (q question) key() string {
 	for _, e := range q.effects {
 		b.WriteString(string(e.Kind) + " " + e.Resource.Text + "\n")
 	}
-	b.WriteString(q.facts.Method + " " + string(q.facts.Via) + " " + q.facts.Misplaced)
+	b.WriteString(q.facts.Method + " " + string(q.facts.Via) + " " + q.facts.Misplaced + " " + q.facts.Message + " " + q.facts.Direction)
 	return b.String()
 }
 

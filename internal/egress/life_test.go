@@ -140,7 +140,7 @@ func TestPlaces(t *testing.T) {
 // others end.
 func TestPlacesWait(t *testing.T) {
 	tcp := raw(t)
-	r := newRig(t, func(o *Options) { o.Limits.Connections, o.Limits.PlaceWait = 2, 20 * time.Second }, "tunnel connect site.test:"+tcp)
+	r := newRig(t, func(o *Options) { o.Limits.Connections, o.Limits.PlaceWait = 2, 20*time.Second }, "tunnel connect site.test:"+tcp)
 	var all sync.WaitGroup
 	for range 40 {
 		all.Go(func() {

@@ -47,13 +47,18 @@ func (d *draft) directFacts() *refusal {
 }
 
 // unasked settles what would be asked about, and need not or must not be: a connection
-// whose inside is decided by itself, and a number of requests that were denied before.
+// whose inside is decided by itself, a message in a WebSocket, whose handshake was asked
+// about, and a number of requests that were denied before.
 func (d *draft) unasked() *refusal {
 	if d.req.Verb != act.VerbEffect {
 		return nil
 	}
 	if _, counts := d.res.Facts["/repeated"]; counts {
 		return &refusal{code: act.CodeNoAnswer, rules: d.judged.Rules, reason: d.judged.Reason + " Nobody is asked again about requests that were denied."}
+	}
+	if _, message := d.res.Facts["/message"]; message && d.judged.Verdict == act.Escalate {
+		d.judged.Verdict = act.Allow
+		d.notes = append(d.notes, "a message in what was asked about when it was opened")
 	}
 	if d.judged.Inside && d.res.Facts["/inside"] == true {
 		d.judged.Verdict = act.Allow

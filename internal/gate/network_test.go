@@ -23,6 +23,7 @@ func TestConnect(t *testing.T) {
 		"not its inside": {`{"inside":true}`, false, "", true},
 		"not decided":    {`{}`, true, "", true},
 		"a text":         {`{"inside":"true"}`, true, "", true},
+		"a message":      {`{"message":"text","direction":"in"}`, false, "", false},
 		"counted":        {`{"repeated":7}`, false, act.CodeNoAnswer, false},
 		"not JSON":       {`{"a":1,"a":2}`, false, act.CodeInvalid, false},
 		"no object":      {`[1]`, false, act.CodeInvalid, false},

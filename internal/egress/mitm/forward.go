@@ -30,8 +30,13 @@ type Forwarder struct {
 	Limits    Limits
 	// Request and Reply return what the body of a message with that header is piped
 	// through; nil, or a nil Filter, is nothing. A message of a WebSocket is asked
-	// about with the header of its handshake.
+	// about with the header of its handshake. Where the filter of a message that goes out
+	// would change it the WebSocket is closed.
 	Request, Reply func(h http.Header) Filter
+	// Message is asked about each message of a WebSocket, before its first frame passes;
+	// nil: none is. An error of it, and of filters, closes the WebSocket, with a
+	// *RefusedError telling its sender why. It is called by two goroutines.
+	Message func(Message) error
 
 	pieces sync.Pool
 }

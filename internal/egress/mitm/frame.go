@@ -127,10 +127,12 @@ type frames struct {
 	to         io.Writer
 	fromClient bool // whose frames are masked
 	limits     Limits
-	filter     func() Filter // for each message; nil, or what returns nil: none
+	filter     func() Filter       // for each message; nil, or what returns nil: none
+	begins     func(Message) error // is asked about each message; nil: none is
 
 	buf     []byte
 	message byte  // kind of the message that is under way; 0: none
+	number  int64 // of messages that began
 	size    int64 // of it
 	passed  int64 // bytes of payloads
 	looking Filter
@@ -171,7 +173,7 @@ func (f *frames) check(h frameHead) error {
 	case h.masked != f.fromClient:
 		return refusal("frame", "a frame of a client is not masked, or one of a server is")
 	case h.length > f.limits.Frame:
-		return refusal("frame", "a frame has %d bytes; at most %d may pass", h.length, f.limits.Frame)
+		return refusal(codeLarge, "a frame has %d bytes; at most %d may pass", h.length, f.limits.Frame)
 	}
 	switch h.op {
 	case opClose, opPing, opPong:
@@ -184,6 +186,12 @@ func (f *frames) check(h frameHead) error {
 			return refusal("frame", "a message begins within another")
 		}
 		f.message, f.size, f.begun = h.op, 0, false
+		f.number++
+		if f.begins != nil {
+			if err := f.begins(Message{Out: f.fromClient, Binary: h.op == opBinary, Number: f.number}); err != nil {
+				return err
+			}
+		}
 		if f.filter != nil {
 			f.looking = f.filter()
 		}
@@ -195,7 +203,7 @@ func (f *frames) check(h frameHead) error {
 		return refusal("frame", "frames of kind %d are not known", h.op)
 	}
 	if f.size += h.length; f.size > f.limits.Message {
-		return refusal("frame", "a message has more than %d bytes", f.limits.Message)
+		return refusal(codeLarge, "a message has more than %d bytes", f.limits.Message)
 	}
 	return nil
 }
@@ -208,15 +216,25 @@ func (f *frames) pass(h frameHead) error {
 		if err != nil && left > 0 {
 			return whole(err)
 		}
-		if _, err := f.to.Write(f.buf[:len(out)+n]); err != nil {
+		left -= int64(n)
+		if err := f.put(f.buf[:len(out)+n], left > 0); err != nil {
 			return fmt.Errorf("passing a frame on: %w", err)
 		}
 		f.passed += int64(n)
 		out = out[:0]
-		if left -= int64(n); left == 0 {
+		if left == 0 {
 			return nil
 		}
 	}
+}
+
+// put writes b, which is the last of a frame unless more follows.
+func (f *frames) put(b []byte, more bool) error {
+	if w, ok := f.to.(*wire); ok {
+		return w.put(b, more)
+	}
+	_, err := f.to.Write(b)
+	return err
 }
 
 // control passes a control frame on.
@@ -236,8 +254,11 @@ func (f *frames) control(h frameHead) error {
 		}
 	}
 	f.passed += h.length
-	if _, err := f.to.Write(f.buf[:len(out)+len(body)]); err != nil {
+	if err := f.put(f.buf[:len(out)+len(body)], false); err != nil {
 		return fmt.Errorf("passing a frame on: %w", err)
+	}
+	if h.op == opClose {
+		f.over()
 	}
 	return nil
 }

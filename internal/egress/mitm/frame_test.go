@@ -34,7 +34,7 @@ func TestFrameCases(t *testing.T) {
 		f := &frames{from: bufio.NewReader(bytes.NewReader(sent)), to: &out, fromClient: !c.Server, limits: Limits{Frame: 1 << 20, Message: 1 << 21}}
 		err = f.relay()
 		why, _ := errors.AsType[*RefusedError](err)
-		if c.Code == "" && why != nil || c.Code == "cut" && !errors.Is(err, io.ErrUnexpectedEOF) || c.Code == "frame" && (why == nil || why.Code != "frame") {
+		if c.Code == "" && why != nil || c.Code == "cut" && !errors.Is(err, io.ErrUnexpectedEOF) || (c.Code == "frame" || c.Code == codeLarge) && (why == nil || why.Code != c.Code) {
 			t.Errorf("%s %s: %v, want %q", c.ID, c.Name, err, c.Code)
 		}
 		if out.Len() != c.Passed || !bytes.HasPrefix(sent, out.Bytes()) {
@@ -112,6 +112,7 @@ type socket struct {
 	io.ReadWriter
 	r    *bufio.Reader
 	mask bool
+	fin  bool // of what was received last
 }
 
 func (s *socket) send(op byte, fin bool, payload string) error {
@@ -130,6 +131,7 @@ func (s *socket) receive() (op byte, payload string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
+	s.fin = h.fin
 	body := make([]byte, h.length)
 	_, err = io.ReadFull(s.r, body)
 	mask(body, h.key, 0)
@@ -247,8 +249,8 @@ func TestWebSocket(t *testing.T) {
 			if err := s.send(opText, true, "hello"); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := s.receive(); err == nil {
-				t.Errorf("%s: a frame that breaks a rule passes", path)
+			if op, payload, err := s.receive(); err != nil || op != opClose || payload != "\x03\xe9" {
+				t.Errorf("%s: a frame that breaks a rule: %d %q %v", path, op, payload, err)
 			}
 		}
 	}

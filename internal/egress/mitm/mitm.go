@@ -18,8 +18,8 @@
 //	    Nothing is signed for a host that did not prove itself.
 //	M4  Nothing is held whole: a body is in memory one buffer at a time in each
 //	    direction, and who reads slowly slows who writes.
-//	M5  After an upgrade to WebSocket only valid frames pass, and nothing else is
-//	    upgraded to.
+//	M5  After an upgrade to WebSocket only valid frames pass, of messages that who
+//	    forwards let begin, and nothing else is upgraded to.
 //	M6  Heads, streams, frames, waits and what a compressed body grows to are bounded.
 package mitm
 
@@ -53,7 +53,7 @@ type Options struct {
 
 // A RefusedError says why something was not let through.
 type RefusedError struct {
-	Code   string // "sni", "tls", "host", "head", "upgrade", "frame": for machines
+	Code   string // "sni", "tls", "host", "head", "upgrade", "frame", "large", "content", "message": for machines
 	Detail string // for people, of at most 300 bytes, without control characters
 }
 

@@ -22,6 +22,9 @@ const acceptKey = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 // closeWait is how long the other side may take to close after one has.
 const closeWait = 10 * time.Second
 
+// tellWait is how long a side may take to take a close frame of ours.
+const tellWait = time.Second
+
 // An upgrade is what a client asked for.
 type upgrade struct {
 	accept    string   // that upstream must answer
@@ -102,9 +105,17 @@ func (f *Forwarder) switched(ctx context.Context, w http.ResponseWriter, r *http
 	if err := grant(conn, res.Header); err != nil {
 		return got, fmt.Errorf("granting an upgrade: %w", err)
 	}
-	out := f.direction(buffered.Reader, server, f.Request, r.Header)
+	out := f.direction(buffered.Reader, &wire{to: server, masked: true}, f.Request, r.Header)
 	out.fromClient = true
-	in := f.direction(bufio.NewReader(server), conn, f.Reply, res.Header)
+	in := f.direction(bufio.NewReader(server), &wire{to: conn}, f.Reply, res.Header)
+	if sent := out.filter; sent != nil {
+		out.filter = func() Filter {
+			if by := sent(); by != nil {
+				return &unchanged{filter: by}
+			}
+			return nil
+		}
+	}
 	err = both(ctx, out, in, conn, server)
 	got.Sent, got.Received = out.passed, in.passed
 	return got, err
@@ -128,8 +139,8 @@ func grant(conn net.Conn, h http.Header) error {
 	return err
 }
 
-func (f *Forwarder) direction(from *bufio.Reader, to io.Writer, filter func(http.Header) Filter, h http.Header) *frames {
-	d := &frames{from: from, to: to, limits: f.Limits.withDefaults()}
+func (f *Forwarder) direction(from *bufio.Reader, to *wire, filter func(http.Header) Filter, h http.Header) *frames {
+	d := &frames{from: from, to: to, limits: f.Limits.withDefaults(), begins: f.Message}
 	if filter != nil {
 		d.filter = func() Filter { return filter(h) }
 	}
@@ -142,19 +153,41 @@ func both(ctx context.Context, out, in *frames, client, server io.Closer) error 
 	end := func() { client.Close(); server.Close() }
 	stop := context.AfterFunc(ctx, end)
 	defer stop()
-	done := make(chan error, 2)
-	for _, d := range []*frames{out, in} {
-		go func() { done <- d.relay() }()
+	type ended struct {
+		err error
+		of  *frames
 	}
-	err := <-done
-	if err != nil {
+	done := make(chan ended, 2)
+	for _, d := range []*frames{out, in} {
+		go func() { done <- ended{d.relay(), d} }()
+	}
+	first := <-done
+	if first.err != nil {
+		tellBoth(first.err, first.of, out, in, end)
 		end()
 	}
 	timer := time.AfterFunc(closeWait, end)
 	defer timer.Stop()
-	if late := <-done; err == nil {
-		err = late
+	second := <-done
+	if first.err == nil && second.err != nil {
+		tellBoth(second.err, second.of, out, in, end)
+		first = second
 	}
 	end()
-	return err
+	return first.err
+}
+
+// tellBoth has both sides told why one direction, of, was not let go on. Who does not listen is
+// not waited for.
+func tellBoth(err error, of, out, in *frames, end func()) {
+	client, ok1 := in.to.(*wire)
+	server, ok2 := out.to.(*wire)
+	if !ok1 || !ok2 {
+		return
+	}
+	timer := time.AfterFunc(tellWait, end)
+	defer timer.Stop()
+	if ends(err, of.fromClient, client, server) {
+		_, _ = io.Copy(io.Discard, of.from) // closed with something unread, it would be reset, and the frame lost
+	}
 }
