@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,23 +10,81 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/mediator"
 )
 
-// takeLines sends what the mediator writes, until it closes its end.
-func (c *conn) takeLines(in io.Reader) {
-	r := bufio.NewReaderSize(in, 64<<10)
-	for {
-		line, err := r.ReadBytes('\n')
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			c.take(line)
+// An intake sends what the mediator writes to it, line by line, until that closes it or the
+// connection ends.
+type intake struct {
+	c    *conn
+	once sync.Once
+	left chan struct{} // closed by Close
+
+	mu   sync.Mutex
+	rest []byte // of a line without its end
+	over bool
+}
+
+// Write implements [io.Writer].
+func (i *intake) Write(p []byte) (int, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for rest := p; ; {
+		switch {
+		case i.c.ctx.Err() != nil:
+			return 0, context.Cause(i.c.ctx)
+		case i.over || i.isLeft():
+			return 0, io.ErrClosedPipe
 		}
-		if err != nil {
-			return
+		line, more, ended := bytes.Cut(rest, []byte{'\n'})
+		i.rest = append(i.rest, line...)
+		if !ended {
+			return len(p), nil
 		}
+		i.take()
+		rest = more
 	}
+}
+
+func (i *intake) isLeft() bool {
+	select {
+	case <-i.left:
+		return true
+	default:
+		return false
+	}
+}
+
+// take sends the line that is there. i.mu is held.
+func (i *intake) take() {
+	line := bytes.TrimSpace(i.rest)
+	i.rest = nil
+	if len(line) > 0 {
+		i.c.take(line)
+	}
+}
+
+// Close implements [io.Closer]. It waits for nothing.
+func (i *intake) Close() error {
+	i.once.Do(func() { close(i.left) })
+	return nil
+}
+
+// wait returns when nothing more comes.
+func (i *intake) wait() {
+	select {
+	case <-i.left:
+	case <-i.c.ctx.Done():
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.c.ctx.Err() == nil {
+		i.take()
+	}
+	i.over = true
 }
 
 func (c *conn) take(line []byte) {

@@ -173,7 +173,6 @@ type place struct {
 
 func open(s mediator.Server, carrier http.RoundTripper, auth Authorizer, limit int) *mediator.Process {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	errR, errW := io.Pipe()
 	c := &conn{
@@ -181,11 +180,11 @@ func open(s mediator.Server, carrier http.RoundTripper, auth Authorizer, limit i
 		client:  http.Client{Transport: carrier, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		flights: map[int64]context.CancelFunc{}, about: map[string]int64{}, bindings: map[string][]binding{}, waiting: map[int64]chan struct{}{},
 	}
-	go c.run(inR)
-	var leave sync.Once
+	in := &intake{c: c, left: make(chan struct{})}
+	go c.run(in)
 	return &mediator.Process{
-		Stdin: inW, Stdout: outR, Stderr: errR,
-		Terminate: func() { leave.Do(func() { _ = inW.Close() }) },
+		Stdin: in, Stdout: outR, Stderr: errR,
+		Terminate: func() { _ = in.Close() },
 		Kill: func() {
 			cancel(errKilled)
 			_, _ = outW.Close(), errW.Close() // whoever writes there waits for nobody
@@ -204,13 +203,10 @@ var (
 )
 
 // run takes in lines until they end, then says farewell and ends the connection.
-func (c *conn) run(in *io.PipeReader) {
-	stop := context.AfterFunc(c.ctx, func() { _ = in.CloseWithError(context.Cause(c.ctx)) })
-	defer stop()
-	c.takeLines(in)
+func (c *conn) run(in *intake) {
+	in.wait()
 	c.bye()
 	c.cancel(errLeft)
-	_ = in.CloseWithError(context.Cause(c.ctx))
 	c.work.Wait()
 	c.client.CloseIdleConnections()
 	close(c.ended)
@@ -269,10 +265,17 @@ func (c *conn) sayIn(message []byte, ours int64) {
 		c.within = append(c.within, place{c.lines, ours})
 		c.withinMu.Unlock()
 	}
+	if len(message) <= oneWrite {
+		_, _ = c.out.Write(append(message[:len(message):len(message)], '\n')) // who reads it is woken once
+		return
+	}
 	if _, err := c.out.Write(message); err == nil {
 		_, _ = c.out.Write([]byte{'\n'})
 	}
 }
+
+// oneWrite is up to how many bytes a line is copied to be written at once.
+const oneWrite = 64 << 10
 
 // madeIn is [mediator.Process.About].
 func (c *conn) madeIn(id []byte) int64 {
