@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,6 +123,30 @@ func notHeld(clauses []api.Gripped, review bool) (lines []string) {
 		lines = append(lines, "about changes of the workspace you are asked once, for all of them; with --review each waits for you at the end")
 	}
 	return lines
+}
+
+// gripsText says in a few words what an entry "grips" says.
+func gripsText(body json.RawMessage) string {
+	var e struct {
+		Clauses []api.Gripped `json:"clauses"`
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return string(body)
+	}
+	by := map[policy.Hold][]string{}
+	for _, c := range e.Clauses {
+		by[policy.Hold(c.Hold)] = append(by[policy.Hold(c.Hold)], c.Clause)
+	}
+	var parts []string
+	for _, p := range []struct {
+		hold  policy.Hold
+		words string
+	}{{policy.Refuses, "refused: "}, {policy.Holds, "held: "}, {policy.Reviews, "reviewed: "}, {policy.Asks, "asked once: "}, {policy.Partly, "held in part: "}, {policy.HoldsNot, "not held: "}} {
+		if ids := by[p.hold]; len(ids) > 0 {
+			parts = append(parts, p.words+joined(ids))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // maxNamedClauses bounds how many clauses a line names.

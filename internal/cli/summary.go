@@ -65,6 +65,8 @@ func summary(kind string, body json.RawMessage) string {
 		return show(words(fmt.Sprintf("approved: %v", b.Approved), b.Code, list(b.By), b.Note))
 	case "decision":
 		return show(words(b.Verdict, b.Code, strings.Join(b.Rules, " "), "box: "+shortBox(b.Box), b.Reason))
+	case "grips":
+		return show(gripsText(body))
 	case "result":
 		return show(words("of "+b.Ticket+":", fmt.Sprintf("%d bytes", b.Size), strings.Join(b.Labels, " "), b.Error))
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"ringfence/internal/act"
 )
@@ -197,7 +198,7 @@ func (c Circumstances) gripped(id string, of Clause, among []Clause) Gripped {
 	case len(of.Who) > 0 && !slices.ContainsFunc(of.Who, c.is):
 		g.Hold = Others
 		return g
-	case slices.Contains(c.Refused, id):
+	case slices.Contains(c.Refused, id), of.Rest == RestAll && slices.Contains(c.Refused, strings.TrimSuffix(id, of.ID)+Default):
 		g.Hold, g.Grips = Refuses, []Grip{{AtStart, Refuses, "nothing is started"}}
 		return g
 	case of.Modality == May && of.Limit == nil && len(of.When) == 0:
@@ -356,6 +357,7 @@ func (c Clause) meetsSystem() bool {
 // is about, nothing is known but that it is there.
 func (p *Policy) Grips(clauses map[string][]Clause, c Circumstances) []Gripped {
 	var all []Gripped
+	c.Refused = p.clausesOf(c.Refused)
 	for _, l := range p.layers {
 		if l.name == Bedrock {
 			continue
@@ -380,4 +382,17 @@ func (p *Policy) Grips(clauses map[string][]Clause, c Circumstances) []Gripped {
 		}
 	}
 	return all
+}
+
+// clausesOf returns the clauses of rules; a default denial stands for itself.
+func (p *Policy) clausesOf(rules []string) []string {
+	ids := slices.Clone(rules)
+	for _, l := range p.layers {
+		for _, r := range l.rules {
+			if slices.Contains(rules, r.id) {
+				ids = appendNew(ids, r.clause.id)
+			}
+		}
+	}
+	return ids
 }
