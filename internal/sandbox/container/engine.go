@@ -25,7 +25,8 @@ type engine struct {
 	remapped bool   // users inside are others outside (userns-remap)
 	selinux  bool
 	hasInit  bool
-	stock    bool // it filters system calls by the profile that is built into it
+	context  string // of docker, by which it was found
+	stock    bool   // it filters system calls by the profile that is built into it
 }
 
 // String names the engine for people: "Docker 20.10.24 at /var/run/docker.sock".
@@ -45,6 +46,8 @@ type place struct {
 	socket string
 	kind   Runtime
 	own    bool // of our own user
+	// context is the name of that of docker which names it.
+	context string
 }
 
 // connect returns the engine that Options name, connecting to it once.
@@ -56,10 +59,16 @@ func (t *Tier) connect(ctx context.Context) (*engine, error) {
 	}
 	want := t.o.runtime()
 	list := places(os.Getuid(), homeDir())
-	if t.o.Socket != "" {
+	var reasons []error
+	switch {
+	case t.o.Socket == "" && want != RuntimePodman:
+		var why error
+		if list, why = byContext(list, homeDir()); why != nil {
+			reasons = append(reasons, why)
+		}
+	case t.o.Socket != "":
 		list = []place{{socket: t.o.Socket, kind: want, own: !strings.HasPrefix(t.o.Socket, "/run/") && !strings.HasPrefix(t.o.Socket, "/var/run/")}}
 	}
-	var reasons []error
 	for _, p := range list {
 		if want != RuntimeAuto && p.kind != want {
 			continue
@@ -69,13 +78,13 @@ func (t *Tier) connect(ctx context.Context) (*engine, error) {
 		case err == nil && want != RuntimeAuto && e.kind != want:
 			err = fmt.Errorf("%s answers, not %s; set the runtime to %s or auto", e, title(want), e.kind)
 		case err == nil:
-			e.local = e.local && !t.elsewhere
+			e.local, e.context = e.local && !t.elsewhere, p.context
 			t.engine = e
 			return e, nil
 		default:
 			err = withAdvice(p, err)
 		}
-		if t.o.Socket == "" && errors.Is(err, fs.ErrNotExist) {
+		if t.o.Socket == "" && p.context == "" && errors.Is(err, fs.ErrNotExist) {
 			continue // summed up below
 		}
 		reasons = append(reasons, err)
@@ -99,13 +108,13 @@ func homeDir() string {
 func places(uid int, home string) []place {
 	own := "/run/user/" + strconv.Itoa(uid)
 	return []place{
-		{own + "/podman/podman.sock", RuntimePodman, true},
-		{filepath.Join(home, ".local/share/containers/podman/machine/podman.sock"), RuntimePodman, true}, // macOS
-		{"/run/podman/podman.sock", RuntimePodman, false},
-		{own + "/docker.sock", RuntimeDocker, true},
-		{filepath.Join(home, ".docker/run/docker.sock"), RuntimeDocker, true},     // Docker Desktop, macOS
-		{filepath.Join(home, ".docker/desktop/docker.sock"), RuntimeDocker, true}, // Docker Desktop, Linux
-		{"/var/run/docker.sock", RuntimeDocker, false},
+		{socket: own + "/podman/podman.sock", kind: RuntimePodman, own: true},
+		{socket: filepath.Join(home, ".local/share/containers/podman/machine/podman.sock"), kind: RuntimePodman, own: true}, // macOS
+		{socket: "/run/podman/podman.sock", kind: RuntimePodman, own: false},
+		{socket: own + "/docker.sock", kind: RuntimeDocker, own: true},
+		{socket: filepath.Join(home, ".docker/run/docker.sock"), kind: RuntimeDocker, own: true},     // Docker Desktop, macOS
+		{socket: filepath.Join(home, ".docker/desktop/docker.sock"), kind: RuntimeDocker, own: true}, // Docker Desktop, Linux
+		{socket: "/var/run/docker.sock", kind: RuntimeDocker, own: false},
 	}
 }
 
@@ -253,6 +262,9 @@ func digest(name string, a imageAnswer) string {
 func (e *engine) evidence() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, API %s, on %s", e, e.version, e.system)
+	if e.context != "" {
+		fmt.Fprintf(&b, ", by the context %q of docker", e.context)
+	}
 	if e.rootless {
 		b.WriteString(", rootless")
 	}

@@ -4,8 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+
+	"ringfence/internal/sandbox"
 )
 
 // engines are the tiers of the engines that scripts/engines.sh has started, by name.
@@ -87,4 +90,34 @@ func nothingLeft(t testing.TB, tier *Tier) {
 	if dirs, _ := filepath.Glob(filepath.Join(tier.o.tempDir(), dirPrefix+"*")); tier.o.Dir != "" && len(dirs) > 0 {
 		t.Errorf("left of a set-up: %v", dirs)
 	}
+}
+
+// A context that the command docker has made, and uses, is where boxes come from.
+func TestDockerContext(t *testing.T) {
+	tier := engines(t)["docker"]
+	docker, err := exec.LookPath("docker")
+	if tier == nil || err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs RINGFENCE_TEST_DOCKER, and docker: run scripts/engines.sh go test …")
+		}
+		t.Skip("needs RINGFENCE_TEST_DOCKER, and docker: run scripts/engines.sh go test …")
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for _, args := range [][]string{
+		{"context", "create", "the-tests", "--docker", "host=unix://" + tier.o.Socket}, {"context", "use", "the-tests"},
+	} {
+		cmd := exec.Command(docker, args...)
+		cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("docker %v: %v\n%s", args, err, out)
+		}
+	}
+	o := tier.o
+	o.Socket = ""
+	out, err := sandbox.Run(t.Context(), New(o), sh("echo in"), nil)
+	if from := out.Report.Evidence[sandbox.LayerContainer]; err != nil || string(out.Stdout) != "in\n" || !strings.Contains(from, tier.o.Socket+`, API`) || !strings.Contains(from, `by the context "the-tests" of docker`) {
+		t.Errorf("%q, %v, from %s", out.Stdout, err, from)
+	}
+	nothingLeft(t, tier)
 }
