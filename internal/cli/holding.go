@@ -54,7 +54,8 @@ func newHold() *cobra.Command {
 // A holding is what a holder has besides the program.
 type holding struct {
 	*attach.Holder
-	screen *lastOf // what is kept of the screen
+	screen *lastOf         // what is kept of the screen
+	life   context.Context // of the holder
 
 	mu     sync.Mutex
 	end    func() // ends the program, or the start of it
@@ -65,7 +66,9 @@ type holding struct {
 func holdRun(ctx context.Context, args []string, first net.Conn) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	h := &holding{screen: &lastOf{most: maxScreenLog}}
+	life, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	h := &holding{screen: &lastOf{most: maxScreenLog}, life: life}
 	h.end = func() { cancel(&signalled{os.Interrupt}) }
 	h.Holder = attach.NewHolder(strings.Join(args, " "), h.screen, func() {
 		h.mu.Lock()
@@ -113,19 +116,22 @@ func (h *holding) ends(signal func(int) error, kill func() error) {
 const (
 	endAfter     = 5 * time.Second
 	maxScreenLog = 1 << 20
+	saveEvery    = 3 * time.Second
 )
 
 // lastOf keeps the last bytes that were written.
 type lastOf struct {
 	most int
 
-	mu   sync.Mutex
-	data []byte
+	mu    sync.Mutex
+	data  []byte
+	fresh bool // something of it is not saved
 }
 
 func (l *lastOf) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.fresh = true
 	l.data = append(l.data, p...)
 	if over := len(l.data) - l.most; over > l.most {
 		l.data = append(l.data[:0], l.data[over:]...)
@@ -133,10 +139,29 @@ func (l *lastOf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// save writes what is kept.
+// keep saves what is new from time to time, so that what a run has shown outlives the death of
+// the process that holds it.
+func (l *lastOf) keep(ctx context.Context, dir string) {
+	each := time.NewTicker(saveEvery)
+	defer each.Stop()
+	for {
+		select {
+		case <-each.C:
+			_ = l.save(dir) // the end of the run says what stands in the way
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// save writes what is kept, if there is something new.
 func (l *lastOf) save(dir string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.fresh {
+		return nil
+	}
+	l.fresh = false
 	return atomicfile.WriteSoon(filepath.Join(dir, screenLog), l.data[max(0, len(l.data)-l.most):], 0o600)
 }
 
@@ -178,11 +203,15 @@ func (s *streams) hold(ctx context.Context, dir string, args []string, detached 
 
 // look shows the session behind conn to the person, until that ends or he leaves.
 func (s *streams) look(ctx context.Context, conn net.Conn) (began bool, err error) {
-	f := &onlooker{s: s, stop: func() {}, quit: make(chan os.Signal, 1)}
+	conf, _, err := settings()
+	if err != nil {
+		return false, errors.Join(err, conn.Close())
+	}
+	f := &onlooker{s: s, key: conf.Terminal.Key, stop: func() {}, quit: make(chan os.Signal, 1)}
 	// Where the terminal is as it was, the hot-key is a signal, which would end us.
 	signal.Notify(f.quit, syscall.SIGQUIT)
 	defer signal.Stop(f.quit)
-	front := attach.Front{Out: s.out, Err: s.err, Key: hotKey, Menu: f.menu, Changed: func(st attach.State) { f.changed(ctx, st) }}
+	front := attach.Front{Out: s.out, Err: s.err, Key: f.key, Menu: f.menu, Clipboard: conf.Terminal.Clipboard, Changed: func(st attach.State) { f.changed(ctx, st) }}
 	status, err := front.Run(ctx, conn)
 	f.end()
 	switch {
@@ -200,12 +229,10 @@ func (s *streams) look(ctx context.Context, conn net.Conn) (began bool, err erro
 	return true, nil
 }
 
-// hotKey is Ctrl-\.
-const hotKey = 0x1c
-
 // An onlooker is a person at a front.
 type onlooker struct {
 	s     *streams
+	key   byte // the hot-key
 	state attach.State
 	stop  func() // to ask here what waits before the program runs
 	quit  chan os.Signal

@@ -14,7 +14,7 @@ import (
 // menu is the page of the hot-key: what the session waits for, to be answered.
 func (o *onlooker) menu(ctx context.Context, st attach.State, other bool) attach.Choice {
 	action, err := openPage(ctx, o.s, tui.Options{
-		Desk: deskOf{connect: connectRunning, session: st.Session}, Title: st.Title, Key: hotKey, Other: other, Propose: proposes,
+		Desk: deskOf{connect: connectRunning, session: st.Session}, Title: st.Title, Key: o.key, Other: other, Propose: proposes,
 	}, o.quit)
 	if err != nil {
 		return attach.Back // the terminal has gone: whoever reads it next says so

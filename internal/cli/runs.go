@@ -60,6 +60,7 @@ func (f *execFlags) keepRun(s *streams, opened api.Opened, spec sandbox.Spec, ti
 		if k.run.Socket, err = s.held.opened(home, opened.Session); err != nil {
 			return nil, err
 		}
+		go s.held.screen.keep(s.held.life, filepath.Join(k.dir, k.run.ID))
 	}
 	return k, session.SaveRun(k.dir, k.run)
 }

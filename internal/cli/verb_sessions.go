@@ -195,7 +195,7 @@ func newSessionsLogs(s *streams) *cobra.Command {
 			}
 			text, err := os.ReadFile(filepath.Join(dir, r.ID, screenLog))
 			if errors.Is(err, fs.ErrNotExist) {
-				return &exitError{code: codeFailed, err: fmt.Errorf("nothing is kept of what %s showed", r.ID), hint: "it is written when the session ends; \"ringfence sessions attach\" shows one that runs"}
+				return &exitError{code: codeFailed, err: fmt.Errorf("nothing is kept of what %s showed", r.ID), hint: "it is written every few seconds; \"ringfence sessions attach\" shows one that runs"}
 			}
 			if err != nil {
 				return fmt.Errorf("reading what it showed: %w", err)

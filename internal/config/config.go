@@ -53,6 +53,8 @@ type Config struct {
 	Notify []string
 	// Webhook is an address, "https://…", that is told when a question waits. Default: none.
 	Webhook string
+	// Terminal is about sessions at a terminal.
+	Terminal Terminal
 	// Idle is how long the engine stays without a session: 0 s to 24 h. Default
 	// 10 min.
 	Idle time.Duration
@@ -129,6 +131,7 @@ type file struct {
 	Ask        *ask                `json:"ask"`
 	Approvers  map[string][]string `json:"approvers"` // role → names
 	Approvals  *approvals          `json:"approvals"`
+	Terminal   *terminal           `json:"terminal"`
 	Idle       *seconds            `json:"idle"`
 	Policies   *policies           `json:"policies"`
 	Box        *box                `json:"box"`

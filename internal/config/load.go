@@ -41,6 +41,7 @@ func (l *loader) all(env func(string) (string, bool)) error {
 		l.box(f.Box, env),
 		l.network(f.Network),
 		l.notices(f.Approvals),
+		l.terminal(f.Terminal),
 		l.models(f.Models),
 		l.statistics(f.Statistics),
 		l.log(f.Log, env),

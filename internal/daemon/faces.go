@@ -98,7 +98,7 @@ func (e *Engine) Questions(_ context.Context, c api.Caller) ([]api.Question, err
 	out := make([]api.Question, 0, len(open))
 	for _, q := range open {
 		if e.concerns(c, q) {
-			out = append(out, question(q))
+			out = append(out, question(desk.Preview(q)))
 		}
 	}
 	return out, nil
@@ -153,7 +153,7 @@ func (e *Engine) WatchQuestions(ctx context.Context, c api.Caller, send func(api
 		if !e.concerns(c, ev.Question) {
 			continue
 		}
-		if err := send(api.QuestionEvent{Kind: string(ev.Kind), Question: question(ev.Question)}); err != nil {
+		if err := send(api.QuestionEvent{Kind: string(ev.Kind), Question: question(desk.Preview(ev.Question))}); err != nil {
 			return err
 		}
 	}

@@ -84,6 +84,7 @@ func (d *Desk) bounded(q Question) (Question, error) {
 	for _, s := range q.Scopes {
 		n += len(s.Form) + len(s.Text) + len(s.Such) + len(s.Not)
 	}
+	q.size = n
 	if n > maxQuestion {
 		return q, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, n, maxQuestion)
 	}
@@ -119,6 +120,10 @@ func (d *Desk) enter(q Question) (*entry, *call, error) {
 	if n := d.count[q.Session]; n >= d.opts.MaxOpen || len(d.open) >= d.opts.MaxTotal {
 		return nil, nil, fmt.Errorf("%w: %d of this session, %d in all", ErrCrowded, n, len(d.open))
 	}
+	if d.kept+q.size > maxKept {
+		return nil, nil, fmt.Errorf("%w: their text is %d bytes", ErrCrowded, d.kept)
+	}
+	d.kept += q.size
 	q.ID = d.newID()
 	d.asked++
 	e := &entry{q: q, order: d.asked, calls: []*call{c}, next: 2}
@@ -160,6 +165,7 @@ func (d *Desk) settle(e *entry, why EventKind) {
 		d.emit(Changed, e)
 		return
 	}
+	d.kept -= e.q.size
 	delete(d.open, e.q.ID)
 	delete(d.same, e.q.Digest)
 	if d.count[e.q.Session]--; d.count[e.q.Session] <= 0 {

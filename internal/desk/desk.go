@@ -89,8 +89,7 @@ type Options struct {
 	MaxCalls int
 	// MaxTotal bounds the open questions of all sessions. Default 1024.
 	MaxTotal int
-	// MaxArgs bounds the preview of the arguments that is kept, in bytes.
-	// Default 4096.
+	// MaxArgs bounds the arguments that are kept, in bytes. Default 64 KiB.
 	MaxArgs int
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -110,6 +109,7 @@ const (
 	maxClauses   = 64        // clauses of one question
 	maxScopes    = 8         // scopes of one question
 	maxQuestion  = 256 << 10 // bytes of text in one question
+	maxKept      = 32 << 20  // and in all
 	maxTokens    = 4096      // approvals not yet consumed
 	maxWatchers  = 64
 	watcherQueue = 256 // events a watcher may fall behind
@@ -122,7 +122,7 @@ func (o Options) withDefaults() Options {
 	o.MaxOpen = positive(o.MaxOpen, 16)
 	o.MaxCalls = positive(o.MaxCalls, 64)
 	o.MaxTotal = positive(o.MaxTotal, 1024)
-	o.MaxArgs = positive(o.MaxArgs, 4096)
+	o.MaxArgs = positive(o.MaxArgs, 64<<10)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -149,6 +149,7 @@ type Desk struct {
 	open     map[string]*entry   // by question id
 	same     map[[32]byte]*entry // by digest, to coalesce
 	count    map[string]int      // open questions by session
+	kept     int                 // bytes of text in open questions
 	tokens   map[[16]byte]grant  // approvals not yet consumed, by nonce
 	watchers map[*watcher]struct{}
 }

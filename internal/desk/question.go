@@ -75,7 +75,7 @@ type Question struct {
 	Tool      string       `json:"tool,omitempty"`
 	Effects   []act.Effect `json:"effects"` // resolved; at most 256
 	Args      string       `json:"args,omitempty"`
-	ArgsBytes int          `json:"args_bytes,omitempty"` // size of the arguments before they were cut to a preview; set by the desk if 0
+	ArgsBytes int          `json:"args_bytes,omitempty"` // size of the arguments before they were cut; set by the desk if 0
 	Clauses   []Clause     `json:"clauses"`              // at least one, at most 64
 	// Scopes are the ways in which a yes can be for the session; none: it cannot. At most 8.
 	Scopes []Scope  `json:"scopes,omitempty"`
@@ -89,6 +89,8 @@ type Question struct {
 	Deadline    time.Time `json:"deadline"` // zero: Options.Wait from now; of several calls the earliest
 	Calls       int       `json:"calls"`    // set by the desk: identical calls that wait
 	Mark        uint64    `json:"mark"`     // set by the desk: names exactly these calls, for [Choice.Mark]
+
+	size int // bytes of text
 }
 
 // A Scope is one way to say yes for the session.

@@ -18,6 +18,22 @@ const (
 // quoteMark starts every line that holds text of the agent's.
 const quoteMark = "  | "
 
+// maxPreview is how many bytes of the arguments are shown where there can be many questions.
+const maxPreview = 4096
+
+// Preview returns q with the beginning of its arguments only.
+func Preview(q Question) Question {
+	if len(q.Args) <= maxPreview {
+		return q
+	}
+	cut := maxPreview
+	for cut > 0 && !utf8.RuneStart(q.Args[cut]) {
+		cut--
+	}
+	q.ArgsBytes, q.Args = max(q.ArgsBytes, len(q.Args)), q.Args[:cut]
+	return q
+}
+
 // Render returns q as people read it: what would happen, why they are asked,
 // and the agent's own words on marked lines. Lines end in "\n"; no other
 // character of the result is a control, whatever q holds.

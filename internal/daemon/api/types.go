@@ -124,7 +124,7 @@ type Question struct {
 	Principal   string           `json:"principal"`
 	Tool        string           `json:"tool,omitempty"`
 	Effects     []act.Effect     `json:"effects"`
-	Args        string           `json:"args,omitempty"`       // a preview, in the agent's words
+	Args        string           `json:"args,omitempty"`       // in the agent's words: 64 KiB at most, and a preview unless one question is asked for
 	ArgsBytes   int              `json:"args_bytes,omitempty"` // size of the whole
 	Clauses     []QuestionClause `json:"clauses"`
 	Digest      string           `json:"digest"` // hex; what an answer binds to

@@ -70,16 +70,14 @@ func (h *Holder) Add(c net.Conn) {
 	go func() {
 		defer h.all.Done()
 		h.hear(f)
-		h.mu.Lock()
-		delete(h.fronts, f)
-		h.mu.Unlock()
+		h.left(f)
 		f.close()
 	}()
 }
 
 // shown is what a front gets that comes late: what was written last, from the beginning of a
-// line if the beginning is gone, and what was switched in the terminal before. The caller
-// holds mu.
+// line if the beginning is gone, and what was switched in the terminal before. His terminal is
+// asked nothing. The caller holds mu.
 func (h *Holder) shown() []byte {
 	text := h.screen
 	if len(text) == maxScreen {
@@ -87,7 +85,7 @@ func (h *Holder) shown() []byte {
 			text = text[i+1:]
 		}
 	}
-	return slices.Concat(h.modes.on(), text, h.modes.on())
+	return slices.Concat(h.modes.on(), silent(text), h.modes.on())
 }
 
 // Serve adds every front that comes to l, until l is closed.
@@ -122,7 +120,7 @@ func (h *Holder) hear(f *front) {
 			default: // the program reads nothing: what is typed to it is lost
 			}
 		case kind == frameSize && len(p) == 4:
-			h.resize(pty.Size{Rows: binary.BigEndian.Uint16(p), Columns: binary.BigEndian.Uint16(p[2:])})
+			h.resize(f, pty.Size{Rows: binary.BigEndian.Uint16(p), Columns: binary.BigEndian.Uint16(p[2:])})
 		case kind == frameStop && len(p) == 0:
 			h.stop()
 		default:
@@ -143,20 +141,52 @@ func (h *Holder) enter(typed <-chan []byte) {
 	}
 }
 
-// resize gives the terminal a size. One that it has already is told again by way of
-// another, so that the program draws its page anew for a front that has just come.
-func (h *Holder) resize(s pty.Size) {
+// resize takes in the size of a front. The terminal has that of the smallest, so that each
+// shows all of it. One that it has already is told again by way of another, so that the
+// program draws its page anew for a front that has just come.
+func (h *Holder) resize(f *front, s pty.Size) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.Rows == 0 || s.Columns == 0 {
 		return
 	}
+	f.size = s
+	s = h.smallest()
 	if h.master != nil && s == h.size && s.Rows > 1 {
 		_ = pty.SetSize(h.master, pty.Size{Rows: s.Rows - 1, Columns: s.Columns}) // of a program that has gone there is none
 	}
+	h.sized(s)
+}
+
+// smallest is the size that all fronts can show. The caller holds mu.
+func (h *Holder) smallest() (s pty.Size) {
+	for f := range h.fronts {
+		if f.size == (pty.Size{}) {
+			continue
+		}
+		if s == (pty.Size{}) {
+			s = f.size
+		}
+		s = pty.Size{Rows: min(s.Rows, f.size.Rows), Columns: min(s.Columns, f.size.Columns)}
+	}
+	return s
+}
+
+// sized gives the terminal a size. The caller holds mu.
+func (h *Holder) sized(s pty.Size) {
 	h.size = s
 	if h.master != nil {
 		_ = pty.SetSize(h.master, s)
+	}
+}
+
+// left forgets a front. The others may show more now.
+func (h *Holder) left(f *front) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.fronts, f)
+	if s := h.smallest(); s != (pty.Size{}) && s != h.size {
+		h.sized(s)
 	}
 }
 
@@ -252,6 +282,7 @@ func (h *Holder) End(status int) {
 // A front is one connection of a person.
 type front struct {
 	conn net.Conn
+	size pty.Size // of its terminal; zero until it has said so. The holder's mu guards it
 
 	mu     sync.Mutex
 	more   *sync.Cond

@@ -40,6 +40,8 @@ type Front struct {
 	// Menu is asked when the hot-key was pressed; the terminal is as it is without us then,
 	// and shows its other screen already if other.
 	Menu func(ctx context.Context, s State, other bool) Choice
+	// Clipboard lets the program set and read the clipboard of the person's terminal.
+	Clipboard bool
 	// Changed hears of each State; nil for nobody.
 	Changed func(State)
 }
@@ -102,7 +104,8 @@ type person struct {
 	mu     sync.Mutex // of the terminal
 	state  State
 	raw    *pty.Raw
-	modes  modes  // that the program switched in the terminal
+	modes  modes // that the program switched in the terminal
+	clips  clipper
 	paste  bool   // what is typed is being pasted
 	menu   bool   // the person looks at a page of ours
 	behind []byte // what the program wrote meanwhile
@@ -112,6 +115,9 @@ type person struct {
 func (p *person) show(b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.f.Clipboard {
+		b = p.clips.feed(b)
+	}
 	if p.menu {
 		p.behind = append(p.behind, b...)
 		if over := len(p.behind) - maxScreen; over > 0 {
@@ -194,12 +200,22 @@ func (p *person) frame(kind byte, b []byte) error {
 // pass passes on what is typed until the terminal is given back.
 func (p *person) pass(ctx context.Context, raw *pty.Raw) {
 	buf := make([]byte, 16<<10)
+	var waits []byte // the beginning of what may be a key of ours
 	for {
-		n, err := raw.Read(buf)
+		n, err := 0, error(nil)
+		if len(waits) > 0 {
+			n, err = raw.ReadWithin(buf, cutWait)
+		} else {
+			n, err = raw.Read(buf)
+		}
 		if err != nil {
 			return
 		}
-		rest := buf[:n]
+		rest := append(waits, buf[:n]...) //nolint:gocritic // waits is copied next
+		waits = nil
+		if k := part(rest); n > 0 && k > 0 && p.f.Key != 0 {
+			waits, rest = slices.Clone(rest[len(rest)-k:]), rest[:len(rest)-k]
+		}
 		for len(rest) > 0 {
 			before, key, after := p.f.cut(rest, &p.paste)
 			if len(before) > 0 && p.frame(frameInput, before) != nil {
@@ -211,6 +227,29 @@ func (p *person) pass(ctx context.Context, raw *pty.Raw) {
 			rest = after
 		}
 	}
+}
+
+// cutWait is how long the rest of a key may take that a read has cut: as long as nobody
+// notices who pressed ESC alone.
+const cutWait = 30 * time.Millisecond
+
+// part is how many bytes at the end of b may be the beginning of a key of ours, or of what is
+// around a paste.
+func part(b []byte) int {
+	i := bytes.LastIndexByte(b, 0x1b)
+	if i < 0 || len(b)-i > maxArg {
+		return 0
+	}
+	rest := b[i+1:]
+	if len(rest) > 0 && rest[0] != '[' {
+		return 0
+	}
+	for _, c := range rest[min(len(rest), 1):] {
+		if (c < '0' || c > '9') && c != ';' && c != ':' {
+			return 0
+		}
+	}
+	return len(b) - i
 }
 
 // What is around a paste, where a program asks for that (xterm, mode 2004).

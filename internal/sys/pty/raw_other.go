@@ -5,6 +5,7 @@ package pty
 import (
 	"context"
 	"os"
+	"time"
 )
 
 // A Size is that of a terminal, in characters. A zero member is not known.
@@ -28,6 +29,9 @@ func (*Raw) Cooked() error { return ErrNoTerminal }
 
 // Read is not to be had here.
 func (*Raw) Read([]byte) (int, error) { return 0, ErrNoTerminal }
+
+// ReadWithin is not to be had here.
+func (*Raw) ReadWithin([]byte, time.Duration) (int, error) { return 0, ErrNoTerminal }
 
 // Size is not to be had here.
 func (*Raw) Size() (Size, error) { return Size{}, ErrNoTerminal }

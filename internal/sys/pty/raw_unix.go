@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -73,6 +75,24 @@ func (r *Raw) Cooked() error {
 
 // Read reads what is typed. After Restore it is over.
 func (r *Raw) Read(p []byte) (int, error) { return readUntil{r.tty, r.ended}.Read(p) }
+
+// ReadWithin reads what is typed within a time; 0 and no error are nothing. Where a terminal
+// cannot be waited on for a time it is nothing at once.
+func (r *Raw) ReadWithin(p []byte, most time.Duration) (int, error) {
+	select {
+	case <-r.ended:
+		return 0, io.EOF
+	default:
+	}
+	if r.tty.SetReadDeadline(time.Now().Add(most)) != nil {
+		return 0, nil
+	}
+	n, err := r.tty.Read(p)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, nil
+	}
+	return n, err
+}
 
 // Size returns the size of the terminal.
 func (r *Raw) Size() (Size, error) {

@@ -138,7 +138,7 @@ func (m *model) body(rows, columns int) (all []row) {
 func (m *model) scopes(q api.Question, rows, columns int) (all []row) {
 	head := "How far does the yes go, until the session ends?"
 	if m.always {
-		head = "Allow this call once, and propose a clause of the constitution for what is like it:"
+		head = "Allow this call once, and propose a clause for what is like it:"
 	}
 	lines := []string{head, ""}
 	at := 0
@@ -182,7 +182,7 @@ func (m *model) help() []string {
 		}
 		return []string{"Deny, and tell the agent: " + shown + "_", "Enter denies · Ctrl-C back"}
 	case m.mode == scoping && m.always:
-		return []string{"↑ ↓ or its number chooses · y proposes the clause, and allows this call once · q back"}
+		return []string{"↑ ↓ or its number · y allows this call once, and proposes it · q back"}
 	case m.mode == scoping:
 		return []string{"↑ ↓ or its number chooses · y allows it for the session · q back"}
 	case m.mode == ending:
