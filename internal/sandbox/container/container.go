@@ -76,6 +76,7 @@ const setUpTime = time.Minute
 type Tier struct {
 	o         Options
 	elsewhere bool // take every engine for one on another kernel; for tests
+	limitless bool // take limits that are not in force for missing; for tests of engines that cannot limit
 
 	mu     sync.Mutex
 	engine *engine // nil until one has answered

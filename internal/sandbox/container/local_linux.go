@@ -104,7 +104,7 @@ func (t *Tier) startLocal(ctx, setUp context.Context, b *box, s sandbox.Spec, p 
 	}
 	defer shut(st.conn)
 	defer func() { err = errors.Join(err, st.listening.Close()) }()
-	j := judge{e: b.engine, p: p, spec: s, pid: l.pid, tmpfs: body.HostConfig.Tmpfs}
+	j := judge{limitless: t.limitless, e: b.engine, p: p, spec: s, pid: l.pid, tmpfs: body.HostConfig.Tmpfs}
 	if b.report, err = st.confirm(setUp, &j, image, s.Argv[0]); err != nil {
 		return err
 	}
