@@ -12,7 +12,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 win
 T ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build try test race lint fmt tidy gen tree startup check elsewhere cross e2e fuzz bench boxes crash soak cover golden deps
+.PHONY: help build try test race lint fmt tidy gen tree startup check elsewhere cross e2e fuzz bench boxes crash soak agents cover golden deps
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,10 @@ crash: ## 1,000 kills of engine and clients at random moments
 
 soak: ## 10 minutes of ordinary and hostile clients at once, then 10,000 sessions and 100 restarts
 	RINGFENCE_SOAK=10m CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 1h -run '^(TestSoak|TestR16Leak)$$' ./test/load
+
+agents: T = 10m
+agents: ## 20 agents at once for T (10m): nothing crosses over, and all go on when the engine was killed
+	RINGFENCE_AGENTS=$(T) CGO_ENABLED=0 scripts/need.sh $(GO) test -count=1 -v -timeout 2h -run '^TestSessionsAgents$$' ./test/net
 
 golden: ## rewrite expected outputs; review the difference
 	RINGFENCE_TEST_UPDATE=1 $(GO) test -count=1 ./...

@@ -93,6 +93,9 @@ var built = sync.OnceValues(func() (string, error) {
 var builtIn string // the directory of built
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == asAgent {
+		beAgent()
+	}
 	status := m.Run()
 	if builtIn != "" {
 		os.RemoveAll(builtIn)
