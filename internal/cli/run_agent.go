@@ -51,11 +51,20 @@ type guest struct {
 	hooked  bool   // its hooks ask us
 	self    string // our program, which its hooks run
 	comes   chan net.Listener
+	stop    func() // has the servers end, and waits for nothing
 	end     func() error
 }
 
 // named reports whether a flag was given that is for agents only.
 func (g *guest) named() bool { return g.servers != "" || g.toolsOnly || g.last }
+
+// quiet are hosts that the agent asks for reports and updates.
+func (g *guest) quiet() []string {
+	if g == nil {
+		return nil
+	}
+	return g.adapter.Quiet
+}
 
 // hookProgram is where our program is in a box whose hooks run it.
 const hookProgram = "/run/ringfence/ringfence"
@@ -325,6 +334,7 @@ func (g *guest) serve(ctx context.Context, s *streams, client *api.Client, sessi
 		}
 		done <- m.Serve(running, func(ctx context.Context) error { return listen.New(m, o).Serve(ctx, l) })
 	}()
+	g.stop = cancel
 	g.end = func() error {
 		cancel()
 		err := <-done
@@ -419,6 +429,14 @@ func (g *guest) names() (all []string) {
 
 // answer takes the socket at which clients in the box come.
 func (g *guest) answer(l net.Listener) { g.comes <- l }
+
+// cut begins to end the servers that the guest has. It may be called of nil, and at any time
+// once the guest has settled.
+func (g *guest) cut() {
+	if g != nil && g.stop != nil {
+		g.stop()
+	}
+}
 
 // leave ends what the guest had. It may be called of nil, and again.
 func (g *guest) leave() error {

@@ -21,6 +21,7 @@ type services struct {
 	network    bool // the box has one
 	registries []registry.Place
 	profile    provider.Profile
+	quiet      []string // hosts that the agent asks for what nobody wants
 }
 
 // services are those that the box of f may ask.
@@ -36,7 +37,7 @@ func (f *execFlags) services(ctx context.Context, s *streams, conf config.Config
 		return services{}, err
 	}
 	known := servicesOf(ctx, s, conf)
-	known.profile = p
+	known.profile, known.quiet = p, f.guest.quiet()
 	return known, nil
 }
 
@@ -112,6 +113,7 @@ func (v services) reads() (hosts []string) {
 // in is o with them.
 func (v services) in(o egress.Options) egress.Options {
 	o.Registries, o.Models, o.Prices, o.Profile = v.registries, v.conf.Models, v.conf.Prices, v.profile
+	o.Quiet = v.quiet
 	return o
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type facts struct {
 	Refused   string `json:"refused,omitempty"`   // why it is refused, whatever is decided
 	Message   string `json:"message,omitempty"`   // of a WebSocket: "text", "binary", or "found" where something was in one
 	Direction string `json:"direction,omitempty"` // of it: "out" of the box, or "in"
+	Quiet     bool   `json:"quiet,omitempty"`     // nobody is asked about it: see Options
 	Repeated  int    `json:"repeated,omitempty"`  // equal requests that were denied since, without being decided
 }
 
@@ -130,8 +132,27 @@ func denialOf(q question, t act.Ticket) *DeniedError {
 	return d
 }
 
+// quiet reports whether r is at a host about which nobody is asked.
+func (w *way) quiet(r act.Resource) bool {
+	if len(w.o.Quiet) == 0 {
+		return false
+	}
+	var host weburl.Host
+	var err error
+	switch r.Type {
+	case act.Host:
+		host, _, err = weburl.ParseHostPort(r.Text)
+	case act.URL:
+		var u weburl.URL
+		u, err = weburl.Parse(r.Text)
+		host = u.Host
+	}
+	return err == nil && slices.Contains(w.o.Quiet, host.String())
+}
+
 // decide has q decided. Of two results one is nil.
 func (w *way) decide(ctx context.Context, q question) (*ticket, *DeniedError) {
+	q.facts.Quiet = w.quiet(q.effects[0].Resource)
 	key := q.key()
 	if d := w.floods.denied(key, w.now()); d != nil {
 		return nil, d

@@ -98,6 +98,11 @@ type Options struct {
 	// Profile has another of them answer what one is asked.
 	Profile provider.Profile
 	Limits  Limits
+	// Quiet are hosts by name that programs of the box ask again and again for what nobody
+	// there wants, such as reports to the maker of an agent. Nobody is asked about them: what
+	// no clause allows by itself is denied at once, and equal denials are counted from the
+	// second on.
+	Quiet []string
 	// Local are the ranges whose addresses stand for names in the box, one of IPv4 and one
 	// of IPv6 at most; nil: 198.18.0.0/15 and fd52:6633::/64.
 	Local []netip.Prefix

@@ -12,10 +12,12 @@ import (
 
 // What is denied again and again is not decided each time: after floodAfter equal denials
 // within floodFor, further ones are counted, and the number is decided on, and so on
-// record, when floodFor is over. What a person is asked about counts too.
+// record, when floodFor is over. What a person is asked about counts too. Of hosts that are
+// quiet all but the first are counted, and for longer.
 const (
 	floodAfter = 8
 	floodFor   = 5 * time.Second
+	quietFor   = 10 * time.Minute
 	maxFloods  = 1024 // kinds of denials that are counted at once
 )
 
@@ -34,6 +36,14 @@ type flood struct {
 	counted int // not decided
 }
 
+// lasts is how long equal denials are counted before their number is on record.
+func (f *flood) lasts() time.Duration {
+	if f.q.facts.Quiet {
+		return quietFor
+	}
+	return floodFor
+}
+
 // key is what makes two questions equal.
 func (q question) key() string {
 	var b strings.Builder
@@ -49,7 +59,7 @@ func (f *floods) denied(key string, now time.Time) *DeniedError {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one := f.all[key]
-	if one == nil || one.seen < floodAfter || now.Sub(one.began) > floodFor {
+	if one == nil || one.seen < floodAfter && !one.q.facts.Quiet || now.Sub(one.began) > one.lasts() {
 		return nil
 	}
 	one.counted++
@@ -75,13 +85,13 @@ func (f *floods) note(key string, d *DeniedError, q question, now time.Time) {
 	one.seen++
 }
 
-// over returns the floods that began before then and forgets them.
-func (f *floods) over(then time.Time) []*flood {
+// over returns the floods that are over by now, or all of them, and forgets them.
+func (f *floods) over(now time.Time, all bool) []*flood {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var done []*flood
 	for key, one := range f.all {
-		if one.began.After(then) {
+		if !all && now.Sub(one.began) < one.lasts() {
 			continue
 		}
 		delete(f.all, key)
@@ -93,8 +103,9 @@ func (f *floods) over(then time.Time) []*flood {
 }
 
 // settle puts on record how many requests were denied without being decided.
-func (w *way) settle(then time.Time) {
-	for _, one := range w.floods.over(then) {
+// With all, also of those that go on.
+func (w *way) settle(all bool) {
+	for _, one := range w.floods.over(w.now(), all) {
 		one.q.facts.Repeated = one.counted
 		args, err := json.Marshal(one.q.facts)
 		if err != nil {

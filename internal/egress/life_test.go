@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +103,33 @@ func TestFlood(t *testing.T) {
 	}
 	if decided+counted != n || decided > n/2 {
 		t.Errorf("%d decided, %d counted", decided, counted)
+	}
+}
+
+// TestQuiet: of a quiet host the first denial is decided and the rest are counted; what a
+// clause allows there passes.
+func TestQuiet(t *testing.T) {
+	s := echo(t)
+	at := "site.test:" + port(s)
+	r := newRig(t, func(o *Options) { o.Quiet = []string{"site.test"} }, "allow fetch http://"+at+"/allowed")
+	ask := func(path string) int {
+		res, _, _ := r.ask(t, "GET http://"+at+path+" HTTP/1.1\r\nHost: "+at+"\r\n\r\n")
+		return res.StatusCode
+	}
+	for range 20 {
+		if got := ask("/report"); got != http.StatusForbidden {
+			t.Fatal(got)
+		}
+	}
+	if got := ask("/allowed"); got != http.StatusOK {
+		t.Error(got)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"fetch http://" + at + "/report", "fetch http://" + at + "/allowed", "fetch http://" + at + "/report repeated 19"}
+	if !slices.Equal(r.decider.asked, want) {
+		t.Errorf("%q", r.decider.asked)
 	}
 }
 

@@ -117,7 +117,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	w.work.Wait()
 	w.carrier.CloseIdleConnections()
 	w.serviced.CloseIdleConnections()
-	w.settle(w.now())
+	w.settle(true)
 	if failed := w.failed.Load(); failed != nil {
 		err = errors.Join(err, fmt.Errorf("recording what left a box: %w", *failed))
 	}
@@ -160,7 +160,7 @@ func (w *way) tend() {
 		case <-tick.C:
 		}
 		now := w.now()
-		w.settle(now.Add(-floodFor))
+		w.settle(false)
 		w.mu.Lock()
 		for s := range w.streams {
 			if s.waiting.Load() == 0 && now.UnixNano()-s.touched.Load() > int64(w.limits.Idle) {

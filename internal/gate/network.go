@@ -56,11 +56,15 @@ func (d *draft) unasked() *refusal {
 	if _, counts := d.res.Facts["/repeated"]; counts {
 		return &refusal{code: act.CodeNoAnswer, rules: d.judged.Rules, reason: d.judged.Reason + " Nobody is asked again about requests that were denied."}
 	}
+	looksInside := d.judged.Inside && d.res.Facts["/inside"] == true
+	if d.res.Facts["/quiet"] == true && d.judged.Verdict == act.Escalate && !looksInside {
+		return &refusal{code: act.CodePolicy, rules: d.judged.Rules, reason: d.judged.Reason + " Nobody is asked about this host, as what is sent there is for the maker of the agent: a clause that allows it without asking does."}
+	}
 	if _, message := d.res.Facts["/message"]; message && d.judged.Verdict == act.Escalate {
 		d.judged.Verdict = act.Allow
 		d.notes = append(d.notes, "a message in what was asked about when it was opened")
 	}
-	if d.judged.Inside && d.res.Facts["/inside"] == true {
+	if looksInside {
 		d.judged.Verdict = act.Allow
 		d.notes = append(d.notes, "each request inside is decided by itself")
 	}
