@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 	shell.Env, shell.Dir = append(cmd.Env, "PS1=at the shell: "), cmd.Dir
 	s := onScreen(t, shell)
 	s.press("clear", "Enter")
-	typed := `fetch() { curl -sS -m 200 https://` + allowed + `:` + p.world.tls + `/"$1" >/dev/null && echo "$1 came" || echo "$1 did not"; }; echo its page; fetch one; fetch two; cat`
+	typed := `fetch() { curl -sSf -m 200 https://` + allowed + `:` + p.world.tls + `/"$1" >/dev/null && echo "$1 came" || echo "$1 did not"; }; echo its page; fetch one; fetch two; cat`
 	if err := os.WriteFile(filepath.Join(p.Work, "its.sh"), []byte(typed), 0o600); err != nil {
 		t.Fatal(err)
 	}
