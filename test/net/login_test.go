@@ -264,7 +264,7 @@ func (p *place) callFar(ctx context.Context, t *testing.T, policy, servers strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close() //nolint:errcheck // below, when all is well
+	defer m.Close() // once more where something went wrong
 	if _, err := m.Tools(ctx); err != nil {
 		t.Fatal(err)
 	}

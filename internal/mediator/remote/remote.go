@@ -30,6 +30,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -266,7 +267,7 @@ func (c *conn) sayIn(message []byte, ours int64) {
 		c.withinMu.Unlock()
 	}
 	if len(message) <= oneWrite {
-		_, _ = c.out.Write(append(message[:len(message):len(message)], '\n')) // who reads it is woken once
+		_, _ = c.out.Write(append(slices.Clip(message), '\n')) // who reads it is woken once
 		return
 	}
 	if _, err := c.out.Write(message); err == nil {
