@@ -29,7 +29,7 @@ func TestBench(t *testing.T) {
 	}
 	for _, want := range []string{
 		"decision, 10,000 rules, host", "history monitor", "scan of", "call that observes", "call that is denied", "16 at once",
-		"observes, beside a relay", "denied, beside a relay", "in our place", "a hop between two processes", "not yet on disk",
+		"observes, beside a relay", "with a session, beside a relay", "a relay over HTTP", "denied, beside a relay", "in our place", "a hop between two processes", "not yet on disk",
 		"20 clients", "one writer", "512 writers", "verify", "constitution default", "--version", "mediator ready", "sessions open", "memory of the mediator, idle", "sessions of clients", "restarts of its server", "from nothing",
 		"box set up with every layer, profile command", "profile agent", "in a held workspace", "in a read-only workspace",
 		"in a workspace of", "review: 10 files",

@@ -85,11 +85,22 @@ func httpEra(ctx context.Context, b *bench, h *rig.Home, server, what, stateless
 	if err := through.until(ctx, open); err != nil {
 		return err
 	}
-	mine, theirs, err := inTurn(ctx, b.times(2000), func() error { return through.call(ctx) }, func() error { return direct.call(ctx) })
+	relayAt, err := relayHTTP(ctx, b, "http://"+at+"/", &ended)
+	if err != nil {
+		return fmt.Errorf("starting a relay: %w", err)
+	}
+	relayed := newHTTPClient(relayAt, "")
+	if err := relayed.until(ctx, open); err != nil {
+		return fmt.Errorf("the relay: %w", err)
+	}
+	took, err := allInTurn(ctx, b.times(2000), func() error { return through.call(ctx) }, func() error { return relayed.call(ctx) }, func() error { return direct.call(ctx) })
 	if err != nil {
 		return err
 	}
+	mine, relay, theirs := took[0], took[1], took[2]
 	b.add(latency("HTTP call "+what+", observing", mine, "the server called directly", theirs).added(mine, theirs, 400*time.Microsecond))
+	b.add(besideRelay("HTTP call "+what, mine, relay))
+	b.add(floorRow("a relay over HTTP that does nothing, a call "+what, relay, theirs, false))
 	some, others, err := crowdsInTurn(ctx, b.times(10), 16, b.times(40), func(int) error { return through.call(ctx) }, func(int) error { return direct.call(ctx) })
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strings"
+	"sync"
 
 	"ringfence/internal/sys/ipc"
 	"ringfence/test/rig"
@@ -45,6 +47,34 @@ func startRelays(ctx context.Context, b *bench, h *rig.Home) (r *relays, err err
 		return nil, errors.Join(fmt.Errorf("starting a relay: %w", err), r.close())
 	}
 	return r, nil
+}
+
+// relayHTTP starts a relay over HTTP in front of the server at to, with the stand-in of an
+// engine, and returns its URL. It ends with ctx.
+func relayHTTP(ctx context.Context, b *bench, to string, ended *sync.WaitGroup) (at string, err error) {
+	bin := b.dir + "/relay"
+	if err := rig.GoBuild(ctx, bin, "ringfence/test/bench/testdata/relay"); err != nil {
+		return "", err
+	}
+	socket := fmt.Sprintf("%s/relay%d.sock", b.dir, len(b.rows))
+	stop, err := startEngine(ctx, bin, socket)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, bin, "http", socket, to)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return "", errors.Join(err, stop())
+	}
+	ended.Go(func() {
+		<-ctx.Done()
+		_, _ = cmd.Wait(), stop() // both are killed
+	})
+	at, err = bufio.NewReader(out).ReadString('\n')
+	return strings.TrimSpace(at), err
 }
 
 // startEngine starts the stand-in of an engine, which runs until stop.

@@ -4,6 +4,7 @@
 //	relay engine SOCKET            stands in for the engine
 //	relay pass SOCKET COMMAND …    stands in for the mediator of the server COMMAND
 //	relay deny SOCKET              stands in for a mediator whose calls are all denied
+//	relay http SOCKET URL          stands in for one that listens, of the server at URL
 //
 // It finds the ends of lines, the lengths of frames and, to deny, the id of a
 // request. It is no proxy: it bounds little and checks nothing.
@@ -49,10 +50,12 @@ func main() {
 		err = engine(args[1])
 	case len(args) == 2 && args[0] == "deny":
 		err = deny(args[1])
+	case len(args) == 3 && args[0] == "http":
+		err = overHTTP(args[1], args[2])
 	case len(args) > 2 && args[0] == "pass":
 		err = pass(args[1], args[2:])
 	default:
-		err = errors.New("engine SOCKET, pass SOCKET COMMAND …, or deny SOCKET")
+		err = errors.New("engine SOCKET, pass SOCKET COMMAND …, deny SOCKET, or http SOCKET URL")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "relay:", err)
