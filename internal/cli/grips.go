@@ -31,6 +31,7 @@ func (f *execFlags) gripsRequest(conf config.Config, tier string, spec sandbox.S
 	r := api.GripsRequest{
 		Argv: spec.Argv, Dir: spec.WorkingDir(), Read: spec.ReadOnly, Write: spec.ReadWrite, Hide: spec.Denied,
 		Boxed:   tier != sandbox.TierNone && !conf.Box.Permissive, // such a box is perhaps none
+		Names:   tier == config.TierNative,
 		Network: spec.Network == sandbox.NetworkPolicy, Review: f.review,
 	}
 	switch spec.Workspace.Mode {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"ringfence/internal/act"
@@ -151,7 +152,7 @@ func (g gripping) box(given gate.Given) resolve.Exec {
 		return e
 	}
 	reach := g.policy.Reach(policy.Query{Principal: g.principal(), Labels: given.Labels, Now: given.Now}, ws)
-	if !reach.Read {
+	if !reach.Read || !g.r.Names && slices.ContainsFunc(slices.Concat(reach.Absent, reach.Fixed), g.slips) {
 		return e // the gate says why
 	}
 	e.Absent = reach.Absent
@@ -174,4 +175,11 @@ func (g gripping) box(given gate.Given) resolve.Exec {
 		}
 	}
 	return e
+}
+
+// slips reports whether a place in the workspace can be got around by names, where a box
+// does not hold them: it can be made, or moved with the directory that it is in.
+func (g gripping) slips(place string) bool {
+	fi, err := os.Lstat(place)
+	return err != nil || fi.Mode()&os.ModeSymlink != 0 || filepath.Dir(place) != g.r.Workspace
 }

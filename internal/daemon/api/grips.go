@@ -19,6 +19,7 @@ type GripsRequest struct {
 	Hide  []string `json:"hide,omitempty"`
 
 	Boxed     bool `json:"boxed,omitempty"`      // its box hides, and holds, what it must
+	Names     bool `json:"names,omitempty"`      // the box holds names: of what is not there yet, and on the way to it
 	Network   bool `json:"network,omitempty"`    // it has a way out
 	Hooks     bool `json:"hooks,omitempty"`      // its hooks ask
 	ToolsOnly bool `json:"tools_only,omitempty"` // it has no tools of its own
