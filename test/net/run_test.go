@@ -324,47 +324,64 @@ func TestStart(t *testing.T) {
 }
 
 // TestRunInContainers: an agent of this machine works in a container as it does in a native
-// box, with its home, its model and its tools; what it changes waits for a review.
+// box, with its home, its model and its tools. What it changes is in the workspace, and what
+// the machine runs later is held; or all of it waits for a review.
 func TestRunInContainers(t *testing.T) {
 	inEngines(t, func(t *testing.T, name, socket, image string) {
-		a := agents[0]
-		p, m, at := agentPlace(t, a, "bash look.sh")
-		close(m.seen)
-		p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
-		real, err := filepath.EvalSymlinks(filepath.Join(p.node, ".bin", "claude"))
-		p.node = filepath.Join(filepath.Dir(p.Person), "agents")
-		err = errors.Join(err, os.MkdirAll(filepath.Join(p.node, ".bin"), 0o755), os.Link(real, filepath.Join(p.node, ".bin", "claude")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.boxes(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}})
-		err = errors.Join(os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600),
-			os.WriteFile(filepath.Join(p.Work, "look.sh"), []byte(`cat a.txt; echo made >made.txt; ls -A ~; echo kept >~/note; exec 3<>/dev/tcp/127.0.0.1/3129 && printf 'GET /mcp HTTP/1.0\r\nHost: 127.0.0.1:3129\r\n\r\n' >&3 && head -1 <&3; echo looked`), 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		cmd := p.running(ctx, a, at, "run", "--ask", "never", "--policy", p.policy, "--tier", "container", "--review", a.name, "-p", "Look around.")
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		_, _, sent := m.heard()
-		for _, want := range []string{"swordfish", "401 Unauthorized", "looked"} {
-			if !strings.Contains(sent, want) {
-				t.Errorf("the model did not hear of %q", want)
-			}
-		}
-		if j := strings.Index(sent, "tool_result"); t.Failed() && j >= 0 {
-			t.Log(sent[j:min(len(sent), j+1500)])
-		}
-		notes, err := filepath.Glob(filepath.Join(p.Own, "homes", "*", "*", "note"))
-		if _, live := os.Stat(filepath.Join(p.Work, "made.txt")); err != nil || len(notes) != 1 || live == nil {
-			t.Errorf("notes %q, %v; what it made is in the workspace: %v", notes, err, live == nil)
-		}
-		record, err := p.Run(t.Context(), "ledger", "show", "--json")
-		if err != nil || !strings.Contains(string(record), "home=own") {
-			t.Errorf("its home is not on record, %v", err)
+		for _, live := range []bool{true, false} {
+			t.Run(map[bool]string{true: "live", false: "review"}[live], func(t *testing.T) { runInContainer(t, name, socket, image, live) })
 		}
 	})
+}
+
+func runInContainer(t *testing.T, name, socket, image string, live bool) {
+	a := agents[0]
+	p, m, at := agentPlace(t, a, "bash look.sh")
+	close(m.seen)
+	p.Work = filepath.Join(p.Person, "work") // nobody in a container gets through the home of root
+	real, err := filepath.EvalSymlinks(filepath.Join(p.node, ".bin", "claude"))
+	p.node = filepath.Join(filepath.Dir(p.Person), "agents")
+	err = errors.Join(err, os.MkdirAll(filepath.Join(p.node, ".bin"), 0o755), os.Link(real, filepath.Join(p.node, ".bin", "claude")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.boxes(t, map[string]any{"container": map[string]any{"host": "unix://" + socket, "runtime": name, "image": image}})
+	err = errors.Join(os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600), os.MkdirAll(filepath.Join(p.Work, ".git", "hooks"), 0o700),
+		os.WriteFile(filepath.Join(p.Work, "look.sh"), []byte(`cat a.txt; echo made >made.txt; echo evil >.envrc; echo evil >.git/hooks/pre-commit; ls -A ~; echo kept >~/note; exec 3<>/dev/tcp/127.0.0.1/3129 && printf 'GET /mcp HTTP/1.0\r\nHost: 127.0.0.1:3129\r\n\r\n' >&3 && head -1 <&3; echo looked`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	args := []string{"run", "--ask", "never", "--policy", p.policy, "--tier", "container", a.name, "-p", "Look around."}
+	layer := "held-names"
+	if !live {
+		args, layer = slices.Insert(args, len(args)-3, "--review"), "workspace=copy"
+	}
+	cmd := p.running(ctx, a, at, args...)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all done") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, _, sent := m.heard()
+	for _, want := range []string{"swordfish", "401 Unauthorized", "looked"} {
+		if !strings.Contains(sent, want) {
+			t.Errorf("the model did not hear of %q", want)
+		}
+	}
+	if j := strings.Index(sent, "tool_result"); t.Failed() && j >= 0 {
+		t.Log(sent[j:min(len(sent), j+1500)])
+	}
+	notes, err := filepath.Glob(filepath.Join(p.Own, "homes", "*", "*", "note"))
+	if err != nil || len(notes) != 1 {
+		t.Errorf("notes %q, %v", notes, err)
+	}
+	for file, there := range map[string]bool{"made.txt": live, ".envrc": false, ".git/hooks/pre-commit": false} {
+		if _, err := os.Stat(filepath.Join(p.Work, file)); (err == nil) != there {
+			t.Errorf("%s is in the workspace: %v", file, err == nil)
+		}
+	}
+	record, err := p.Run(t.Context(), "ledger", "show", "--json")
+	if err != nil || !strings.Contains(string(record), "home=own") || !strings.Contains(string(record), layer) {
+		t.Errorf("its home, or %s, is not on record, %v", layer, err)
+	}
 }

@@ -28,10 +28,14 @@
 //	    that goes away before the program's first instruction. When one goes away
 //	    later, because what it stood on was replaced outside, the box is ended.
 //	K4  No box runs as root of the machine, as another user of it than the owner of
-//	    what it may write, or with a seccomp filter weaker than the engine's default.
+//	    what it may write, or with a seccomp filter weaker than the engine's default. Where
+//	    Docker's own keeps the init from holding names it has one of ours: what the filters
+//	    of boxes let through. One that somebody has chosen is never replaced.
 //	    What belongs to root it may write only if we are root, by mounts that map the
 //	    owner, as user 65534 of the machine.
-//	K5  Names that cannot be held are an error, never a note.
+//	K5  Names that cannot be held are an error, never a note. In a live tree the init holds
+//	    them, by package hold: the program itself can write there to nothing, and what
+//	    it wants to, the init does. That was tried before the program starts.
 //	K6  What the engine answers is bounded in size and in time.
 package container
 

@@ -14,9 +14,10 @@ import (
 // The default profile of Docker refuses pidfd_getfd and, until version 23, process_vm_readv
 // to whoever lacks CAP_SYS_PTRACE, whatever they are about (profiles/seccomp/default.json of
 // github.com/moby/moby). The init cannot look into the program without them. So where names
-// are held, Docker is given a profile in place of that one: the calls that the filter of
-// boxes knows, which are fewer, and these two. The program itself has neither: its own
-// filter refuses them. A profile that somebody has chosen for the engine is left as it is.
+// are held, Docker is given a profile in place of that one: the calls that the filters of
+// boxes and of their pid 1 let through, these two among them, and no ptrace. The program
+// itself has neither: its own filter refuses them. A profile that somebody has chosen for
+// the engine is left as it is.
 
 // A seccompProfile is what engines take (runtime-spec, config-linux.md, and
 // profiles/seccomp of moby).
@@ -66,7 +67,7 @@ func profile() (string, error) {
 			continue
 		}
 		for _, call := range g.Calls {
-			if !slices.Contains([]string{"clone", "clone3", "socket", "personality"}, call) && !slices.Contains(names, call) {
+			if !slices.Contains([]string{"clone", "clone3", "personality", "ptrace", "socket"}, call) && !slices.Contains(names, call) {
 				names = append(names, call)
 			}
 		}

@@ -142,7 +142,7 @@ func confine(o order, channel int) (*held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("holding names: %w", err)
 	}
-	defer rules.Close()
+	defer shut(rules)
 	// What no rule grants opens before and not after.
 	if err := opens(initPath); err != nil {
 		return nil, fmt.Errorf("holding names: opening %s: %w", initPath, err)

@@ -29,9 +29,10 @@ const (
 //
 // It runs in pid 1 of the box, started as its program was: in the same mount
 // namespace and root, under the same user, with the umask that the program starts
-// with (which it sets to 0 for this process), and with the right to look into any
-// process of the box (CAP_SYS_PTRACE of its user namespace, and a Landlock domain
-// that the program's is nested in).
+// with (which it sets to 0 for this process), and with the right to look into the
+// processes of the box: CAP_SYS_PTRACE of its user namespace, or the same user without
+// any; and a Landlock domain that the program's is nested in, or none. What it may not look
+// into, because nobody without that capability may, changes nothing in the writable trees.
 //
 // When ctx ends it returns its cause; calls are then refused.
 func Serve(ctx context.Context, listener int, o Options) error {
