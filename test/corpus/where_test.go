@@ -12,7 +12,7 @@ const mcpCases = `R1 R2 R3 R4 R5 R6 R7 R8 R9 R16 R17 R18 MC-02 MC-03 MC-04 MC-06
 MC-14 MC-15 MC-16 MC-18 MC-19 MC-20 MC-22 MC-23 MC-24`
 
 // deskCases are those about policies and approvals.
-const deskCases = `PO-02 PO-03 PO-06 PO-07 PO-08 AP-01 AP-02 AP-03 AP-05 AP-07`
+const deskCases = `PO-02 PO-03 PO-04 PO-06 PO-07 PO-08 AP-01 AP-02 AP-03 AP-05 AP-06 AP-07`
 
 // TestWhere : each case is where where.txt says, in a test or a file that is named
 // after it, and each attack has a harmless twin.

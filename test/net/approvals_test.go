@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 	shell.Env, shell.Dir = append(cmd.Env, "PS1=at the shell: "), cmd.Dir
 	s := onScreen(t, shell)
 	s.press("clear", "Enter")
-	typed := `fetch() { curl -sSf -m 200 https://` + allowed + `:` + p.world.tls + `/"$1" >/dev/null && echo "$1 came" || echo "$1 did not"; }; echo its page; fetch one; fetch two; cat`
+	typed := `fetch() { curl -sSf -m 200 https://` + allowed + `:` + p.world.tls + `/hello?"$1" >/dev/null && echo "$1 came" || echo "$1 did not"; }; echo its page; fetch one; fetch two; cat`
 	if err := os.WriteFile(filepath.Join(p.Work, "its.sh"), []byte(typed), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestPage(t *testing.T) {
 		if strings.Contains(s.text(), "did not") {
 			t.Fatal(s.text())
 		}
-		return err == nil && strings.Contains(string(out), "/one")
+		return err == nil && strings.Contains(string(out), "hello?one")
 	})
 	before := s.text()
 	s.press(`C-\`)
@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	s.settles()
 	s.press("y")
 	s.shows("Allowed once.")
-	s.shows("/two")
+	s.shows("hello?two")
 	s.settles()
 	s.press("m")
 	s.shows("Deny, and tell the agent")
@@ -133,7 +133,7 @@ func (p *place) asks(t *testing.T, page string) (id string, done <-chan string) 
 	return id, came
 }
 
-// TestProposals: a yes for good proposes a clause, which nothing heeds until a person at a
+// TestProposals is AP-06 and PO-04: a yes for good proposes a clause, which nothing heeds until a person at a
 // terminal accepts it; then its constitution has it, and nobody is asked again. What a clause
 // would not change is not proposed.
 func TestProposals(t *testing.T) {
