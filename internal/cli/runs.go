@@ -65,8 +65,10 @@ func (f *execFlags) keepRun(s *streams, opened api.Opened, spec sandbox.Spec, ti
 	return k, session.SaveRun(k.dir, k.run)
 }
 
-// guard ends a box when the engine that decides for it has gone.
-func (k *runRecord) guard(ctx context.Context, engine int) func(kill func() error) (stop func()) {
+// guard ends a box when the engine that decides for it has gone, and at once what the guest has
+// beside it: what is left to be recorded waits for an engine, and servers are not to live on
+// meanwhile.
+func (k *runRecord) guard(ctx context.Context, engine int, beside *guest) func(kill func() error) (stop func()) {
 	if k == nil {
 		return nil
 	}
@@ -78,6 +80,7 @@ func (k *runRecord) guard(ctx context.Context, engine int) func(kill func() erro
 			}
 			k.lost.Store(true)
 			_ = kill() // of one that has ended it is nothing
+			beside.cut()
 		}()
 		return cancel
 	}

@@ -160,7 +160,7 @@ func runBoxed(ctx context.Context, s *streams, f execFlags, args []string) (err 
 	if err != nil {
 		return errors.Join(err, session.Close(ctx))
 	}
-	s.guard = kept.guard(ctx, client.Hello().PID)
+	s.guard = kept.guard(ctx, client.Hello().PID, f.guest)
 	defer func() { err = kept.ended(ctx, codeDone, err) }()
 	s.sayEach("%s", session.Opened().Notes)
 	spec, grips, err := f.grip(ctx, s, client, session.Opened().Session, conf, tier.Name(), spec)
