@@ -16,7 +16,7 @@ func TestGrips(t *testing.T) {
 			c := Circumstances{Principal: "p/a"}
 			_, words, _ := strings.Cut(b.name, ", ")
 			all := false
-			for _, w := range strings.Fields(words) {
+			for w := range strings.FieldsSeq(words) {
 				switch word, id, _ := strings.Cut(w, "="); word {
 				case "all":
 					all = true
