@@ -126,7 +126,7 @@ done
 for program in curl openssl; do
 	command_or_apt $program $program "test/net (programs that reach servers from boxes)" || true
 done
-command_or_apt chromium chromium "a case of test/e2e (a server that drives a browser)" || true
+command_or_apt chromium chromium "cases of test/e2e and test/net (a server that drives a browser)" || true
 command_or_apt javac openjdk-17-jdk-headless "a case of test/net (Java)" || true
 if command_or_apt npm npm "test/e2e and test/conformance (real MCP servers; Claude Code, Codex, Gemini CLI, OpenCode and the MCP inspector; the conformance suite)"; then
 	if RINGFENCE_TEST_NODE_DIR=$(node_dir); then
