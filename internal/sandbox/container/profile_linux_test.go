@@ -2,8 +2,12 @@ package container
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"ringfence/internal/sandbox"
 )
 
 // What Docker is given lets nobody do what its own default profile is for, whatever the tables
@@ -40,5 +44,27 @@ func TestProfile(t *testing.T) {
 		}, name) {
 			t.Errorf("%s is allowed", name)
 		}
+	}
+}
+
+// A profile that somebody has chosen for the engine is not replaced: if it keeps the init from
+// looking into the program, there is no box.
+func TestChosenProfile(t *testing.T) {
+	for name, tier := range engines(t) {
+		if name != "docker" { // the default of Podman lets it
+			continue
+		}
+		tier = New(tier.o)
+		e, err := tier.connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.stock = false
+		s := sh("true")
+		s.Workspace = sandbox.Workspace{Path: world(t, boxCase{}) + "/ws", Mode: sandbox.ReadWrite}
+		if _, err = tier.Start(t.Context(), s); !errors.Is(err, sandbox.ErrNotBuilt) || !strings.Contains(err.Error(), "the engine refuses") {
+			t.Errorf("%v", err)
+		}
+		nothingLeft(t, tier)
 	}
 }
