@@ -167,7 +167,7 @@ const (
 // Sign is the signature of a body that was sent at that second.
 func Sign(key []byte, at int64, body []byte) string {
 	h := hmac.New(sha256.New, key)
-	fmt.Fprintf(h, "%d.", at)
+	h.Write(append(strconv.AppendInt(nil, at, 10), '.'))
 	h.Write(body)
 	return "sha256=" + hex.EncodeToString(h.Sum(nil))
 }

@@ -202,7 +202,8 @@ func (p *person) pass(ctx context.Context, raw *pty.Raw) {
 	buf := make([]byte, 16<<10)
 	var waits []byte // the beginning of what may be a key of ours
 	for {
-		n, err := 0, error(nil)
+		var n int
+		var err error
 		if len(waits) > 0 {
 			n, err = raw.ReadWithin(buf, cutWait)
 		} else {
@@ -221,10 +222,23 @@ func (p *person) pass(ctx context.Context, raw *pty.Raw) {
 			if len(before) > 0 && p.frame(frameInput, before) != nil {
 				return
 			}
-			if len(key) > 0 && p.ask(ctx, raw, key) != nil {
+			if len(key) == 0 {
+				break
+			}
+			// What was typed after the key, in the same moment, was meant for the page, which
+			// is deaf then: it is not for the program either, but for the key once more.
+			between, again, more := p.f.cut(after, &p.paste)
+			if twice := len(between) == 0 && len(again) > 0; twice {
+				if p.frame(frameInput, again) != nil {
+					return
+				}
+				rest = more
+				continue
+			}
+			if p.ask(ctx, raw, key) != nil {
 				return
 			}
-			rest = after
+			rest = nil
 		}
 	}
 }

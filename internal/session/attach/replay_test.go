@@ -66,7 +66,7 @@ func TestPartKey(t *testing.T) {
 		"ab\x1b": "\x1b", "\x1b[": "\x1b[", "x\x1b[92;5": "\x1b[92;5", "\x1b[27;5;92": "\x1b[27;5;92", "\x1b[200": "\x1b[200", "\x1b[A": "", "ab": "", "": "",
 		"\x1b[92;5u": "", "\x1bO": "", "\x1b[" + strings.Repeat("1", 100): "",
 	} {
-		if got := part([]byte(in)); string(in[len(in)-got:]) != want {
+		if got := part([]byte(in)); in[len(in)-got:] != want {
 			t.Errorf("of %q waits %q, want %q", in, in[len(in)-got:], want)
 		}
 	}

@@ -167,6 +167,7 @@ func (m *model) press(k string, sure bool, now time.Time) *answer {
 			m.leave(Stop)
 		}
 		return nil
+	case reading:
 	}
 	if m.move(k, now) {
 		return nil

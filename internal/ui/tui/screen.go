@@ -128,7 +128,7 @@ func cut(text string, width int) string {
 // goes on is indented as its line is, and one that holds words of the agent's keeps its mark.
 func wrap(text string, width int) (all []string) {
 	width = max(width, 8)
-	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		lead := line[:len(line)-len(strings.TrimLeft(line, " "))]
 		if strings.HasPrefix(line, quoted) {
 			lead = quoted
