@@ -22,7 +22,7 @@ import (
 // EntryTypes returns every type that an entry of this program can have, sorted.
 func EntryTypes() []string {
 	all := []string{
-		entryStart, entryEnd, entryAttempt, entryRevoked, entryBox, entryPin, entryAdmit, entryReview,
+		entryStart, entryEnd, entryAttempt, entryRevoked, entryBox, entryPin, entryAdmit, entryReview, entryGrips, entryClause,
 		gate.EntryRequest, gate.EntryQuestion, gate.EntryAnswer, gate.EntryDecision, gate.EntryResult,
 		ledger.TypeOpen, ledger.TypeRestart, ledger.TypeClose, ledger.TypeClock, ledger.TypeKey,
 	}
