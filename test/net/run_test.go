@@ -244,6 +244,42 @@ func TestRunTerminal(t *testing.T) {
 	s.shows("(ended)")
 }
 
+// TestRunTerminals: so do the others: none asks anything before it can be typed to.
+func TestRunTerminals(t *testing.T) {
+	model := map[int][]string{2: {"-m", "gemini-2.5-flash"}} // or it asks another one which to ask
+	for i, shows := range map[int]string{1: "›", 2: "Type your message", 3: "Ask anything"} {
+		k := known[i]
+		t.Run(k.agent.name, func(t *testing.T) {
+			p, m, at := agentPlace(t, k.agent, "cat a.txt; echo looked")
+			close(m.seen)
+			mine := filepath.Join(p.Person, k.mine)
+			if err := errors.Join(os.WriteFile(filepath.Join(p.Work, "a.txt"), []byte("swordfish\n"), 0o600), os.MkdirAll(filepath.Dir(mine), 0o700),
+				os.WriteFile(mine, []byte(strings.ReplaceAll(k.text, "${AT}", at)), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			s := onScreen(t, p.running(t.Context(), k.agent, at, append([]string{"run", "--policy", p.policy, k.agent.name}, model[i]...)...))
+			s.shows(shows)
+			s.settles() // pasted text is not a question
+			s.press("Look around.")
+			s.settles()
+			s.press("Enter")
+			s.shows("all done")
+			if out, err := exec.Command("tmux", "-S", s.socket, "resize-window", "-x", "90", "-y", "30").CombinedOutput(); err != nil {
+				t.Fatalf("%v %s", err, out)
+			}
+			s.shows("all done")
+			if _, _, sent := m.heard(); !strings.Contains(sent, "swordfish") || !strings.Contains(sent, "looked") {
+				t.Error("the model did not hear of what is in the workspace")
+			}
+			until(t, "it has ended", patience, func() bool { // some want it once, some twice
+				_ = exec.Command("tmux", "-S", s.socket, "send-keys", "C-c").Run()
+				s.settles()
+				return strings.Contains(s.text(), "(ended)")
+			})
+		})
+	}
+}
+
 // TestRunJSON: an agent that works and ends says in JSON what it did, and may have a workspace
 // that was made for it.
 func TestRunJSON(t *testing.T) {

@@ -46,11 +46,12 @@ type crowd struct {
 
 // A member is one agent of a crowd.
 type member struct {
-	agent        agent
-	real         bool // from npm
-	work         string
-	marker, id   string
-	runs, failed int
+	agent      agent
+	real       bool // from npm
+	work       string
+	marker, id string
+	runs       int
+	asked      int // of models; see crowd.mu
 }
 
 const (
@@ -92,11 +93,7 @@ func TestSessionsAgents(t *testing.T) {
 	if peak > engineMost {
 		t.Errorf("the engine had %d MB", peak>>20)
 	}
-	for _, m := range c.members {
-		if m.real {
-			m.id = c.detached(m)
-		}
-	}
+	c.stay()
 	t.Logf("%d agents for %s: %d requests to models, %d answers of the person, the engine had at most %d MB",
 		n, time.Since(start).Round(time.Second), c.asked, c.people, peak>>20)
 	c.killed(engine)
@@ -199,6 +196,9 @@ func (c *crowd) serve(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(c.members, func(m *member) bool { return m.agent.key == key })
 	c.mu.Lock()
 	c.asked++
+	if i >= 0 {
+		c.members[i].asked++
+	}
 	c.mu.Unlock()
 	if err != nil || i < 0 {
 		c.fault("a request with the key %q, %v", key, err)
@@ -228,9 +228,26 @@ func (c *crowd) flags(m *member) []string {
 }
 
 // detached starts m and returns its session.
-func (c *crowd) detached(m *member) string {
+func (c *crowd) detached(m *member, typed ...string) string {
 	c.t.Helper()
-	return c.begun(c.as(c.t.Context(), m, slices.Concat([]string{"run", "--detach"}, c.flags(m), []string{m.agent.name})...))
+	return c.begun(c.as(c.t.Context(), m, slices.Concat([]string{"run", "--detach"}, c.flags(m), []string{m.agent.name}, typed)...))
+}
+
+// stay has the real agents work at terminals, each with something said.
+func (c *crowd) stay() {
+	c.t.Helper()
+	asked := func(m *member) int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return m.asked
+	}
+	for _, m := range c.members {
+		if m.real {
+			was := asked(m)
+			m.id = c.detached(m, "Look around. I am "+m.marker)
+			until(c.t, "it has looked around", patience, func() bool { return asked(m) >= was+3 })
+		}
+	}
 }
 
 func (c *crowd) begun(cmd *exec.Cmd) string {
@@ -389,6 +406,7 @@ func (c *crowd) killed(engine int) {
 	if n := len(c.inBoxes()); n < len(c.members) {
 		c.t.Fatalf("of %d agents %d processes are seen", len(c.members), n)
 	}
+	c.complaints()
 	if err := syscall.Kill(engine, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
 	}
@@ -398,6 +416,9 @@ func (c *crowd) killed(engine int) {
 			c.t.Fatalf("%s after the engine was killed there are %d processes in boxes:\n%s", boxesEnd, len(left), strings.Join(left, "\n"))
 		}
 		rest(c.t.Context(), 20*time.Millisecond)
+	}
+	for _, m := range c.members { // what was asked at that moment was denied
+		_ = os.Remove(filepath.Join(m.work, "faults"))
 	}
 	c.t.Logf("%s after the engine was killed no box was left", time.Since(start).Round(time.Millisecond))
 }
@@ -428,7 +449,6 @@ func (c *crowd) lives(m *member) {
 // apart looks through what is left of each: the workspace, the home, the record.
 func (c *crowd) apart() {
 	c.t.Helper()
-	per := map[string]*member{}
 	look := func(m *member, dir string) {
 		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
@@ -444,12 +464,9 @@ func (c *crowd) apart() {
 			c.fault("looking through %s: %v", dir, err)
 		}
 	}
+	c.complaints()
 	for _, m := range c.members {
 		look(m, m.work)
-		if text, err := os.ReadFile(filepath.Join(m.work, "faults")); err == nil {
-			c.fault("%s in %s says: %.2000s", m.agent.name, m.work, text)
-		}
-		per[m.work] = m
 		if m.real && m.runs == 0 {
 			c.fault("%s in %s did not work once", m.agent.name, m.work)
 		}
@@ -467,6 +484,15 @@ func (c *crowd) apart() {
 		look(c.members[i], home)
 	}
 	c.recorded()
+}
+
+// complaints are what agents have written down.
+func (c *crowd) complaints() {
+	for _, m := range c.members {
+		if text, err := os.ReadFile(filepath.Join(m.work, "faults")); err == nil {
+			c.fault("%s in %s says: %.2000s", m.agent.name, m.work, text)
+		}
+	}
 }
 
 // firstMarker is a file beneath dir that a marker is in, "" if there is none.
