@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -271,7 +272,7 @@ func (w *wayOut) through(s sandbox.Spec) sandbox.Spec {
 	for _, p := range trust.UsualStores() {
 		s.Placed = append(s.Placed, sandbox.Placing{Path: p, File: store, Usual: true})
 	}
-	s.Env = trust.Environment(s.Env, bridge.ProxyPort)
+	s.Env = trust.Environment(s.Env, bridge.ProxyPort, slices.Equal(w.local, standIns))
 	return s
 }
 

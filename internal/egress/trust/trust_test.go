@@ -55,7 +55,11 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.Split(strings.TrimSpace(string(text)), "\n")
-	got := Environment([]string{"HOME=/h", "no_proxy=mine", "JAVA_TOOL_OPTIONS=-Dmine=1"}, 3128)
+	got := Environment([]string{"HOME=/h", "no_proxy=mine", "JAVA_TOOL_OPTIONS=-Dmine=1"}, 3128, false)
+	routed := Environment(nil, 3128, true)
+	if told := func(kv string) bool { return strings.HasPrefix(kv, "NODE_USE_ENV_PROXY=") }; slices.ContainsFunc(routed, told) || !slices.ContainsFunc(got, told) {
+		t.Error("Node is told of the proxy where it need not be, or not where it must")
+	}
 	slices.Sort(got)
 	if os.Getenv("RINGFENCE_TEST_UPDATE") != "" {
 		if err := os.WriteFile("testdata/environment.txt", []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {

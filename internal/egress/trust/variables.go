@@ -36,8 +36,10 @@ const own = "localhost,127.0.0.1,::1"
 
 // Environment returns env with what tells programs of the proxy, which listens at port of
 // 127.0.0.1, and of [BundleFile] and [StoreFile]. What env sets already stays as it is, but
-// for the options of Java, to which ours are added.
-func Environment(env []string, port uint16) []string {
+// for the options of Java, to which ours are added. routed says that programs which know of no
+// proxy get out all the same: Node is then not told, as that makes each start of it take
+// twice as long and longer.
+func Environment(env []string, port uint16, routed bool) []string {
 	var all []string
 	set := func(name, value string) { all = append(all, name+"="+value) }
 	proxy := fmt.Sprintf("http://127.0.0.1:%d", port)
@@ -48,7 +50,9 @@ func Environment(env []string, port uint16) []string {
 	}
 	set("NO_PROXY", own)
 	set("no_proxy", own)
-	set("NODE_USE_ENV_PROXY", "1")
+	if !routed {
+		set("NODE_USE_ENV_PROXY", "1")
+	}
 	for _, name := range bundleVariables {
 		set(name, BundleFile)
 	}
