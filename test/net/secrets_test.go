@@ -75,6 +75,15 @@ until [ -e go ]; do sleep 0.05; done`)
 	if err != nil || looked == 0 || len(found) > 0 {
 		t.Errorf("looked at %d processes, and found it in %q, %v", looked, found, err)
 	}
+	environment, err := os.ReadFile(filepath.Join(p.Work, "environment"))
+	_, sentinel, _ := strings.Cut("\n"+string(environment), "\nTRACKER_KEY=")
+	sentinel, _, _ = strings.Cut(sentinel, "\n")
+	if err != nil || len(sentinel) != len(kept) {
+		t.Fatalf("the box has %q, %v", sentinel, err)
+	}
+	if found, looked, err := rig.InBoxes(cmd.Process.Pid, [][]byte{[]byte(sentinel)}); err != nil || !strings.Contains(strings.Join(found, " "), "/mem") {
+		t.Errorf("a search of the memory of %d processes that finds nothing: %q, %v", looked, found, err)
+	}
 	if err := os.WriteFile(filepath.Join(p.Work, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -88,9 +97,7 @@ until [ -e go ]; do sleep 0.05; done`)
 		}
 		return string(data)
 	}
-	_, sentinel, _ := strings.Cut("\n"+file("environment"), "\nTRACKER_KEY=")
-	sentinel, _, _ = strings.Cut(sentinel, "\n")
-	if reply := file("reply"); len(sentinel) != len(kept) || reply != "you sent Bearer "+sentinel+"\n" {
+	if reply := file("reply"); reply != "you sent Bearer "+sentinel+"\n" {
 		t.Errorf("the box has %q, and got %q", sentinel, reply)
 	}
 	if env := file("environment"); !strings.Contains(env, "\nANTHROPIC_API_KEY=sk-ant-api03-") {
