@@ -137,17 +137,13 @@ func (w *way) quiet(r act.Resource) bool {
 	if len(w.o.Quiet) == 0 {
 		return false
 	}
-	var host weburl.Host
-	var err error
-	switch r.Type {
-	case act.Host:
-		host, _, err = weburl.ParseHostPort(r.Text)
-	case act.URL:
+	host, _, err := weburl.ParseHostPort(r.Text)
+	if r.Type == act.URL {
 		var u weburl.URL
 		u, err = weburl.Parse(r.Text)
 		host = u.Host
 	}
-	return err == nil && slices.Contains(w.o.Quiet, host.String())
+	return err == nil && (r.Type == act.URL || r.Type == act.Host) && slices.Contains(w.o.Quiet, host.String())
 }
 
 // decide has q decided. Of two results one is nil.
