@@ -8,6 +8,8 @@
 #   RINGFENCE_TEST_PODMAN   the same of a podman
 #   RINGFENCE_TEST_IMAGE    an image that both have: a static busybox
 #   RINGFENCE_TEST_DEBIAN   another: Debian, with the programs of honest work
+#   RINGFENCE_TEST_ROOTLESS_DOCKER, …_PODMAN   the same of two that have no rights of root
+#   RINGFENCE_TEST_ROOTLESS_USER               the number of the user whose they are
 #
 # Data, sockets and pid files are in one temporary directory; nothing of an engine
 # that this machine already has is touched, and neither is its network. Engines
@@ -52,6 +54,9 @@ install_missing() {
 	[ -x /usr/sbin/dockerd ] || want+=(docker.io)
 	[ -x /usr/bin/podman ] || want+=(podman runc)
 	[ -x /usr/libexec/podman/catatonit ] || want+=(catatonit)
+	command -v newuidmap >/dev/null || want+=(uidmap)
+	command -v rootlesskit >/dev/null || want+=(rootlesskit)
+	command -v slirp4netns >/dev/null || want+=(slirp4netns)
 	busybox >/dev/null || want+=(busybox-static)
 	command -v setpriv >/dev/null || want+=(util-linux)
 	[ -e "$(debian_archive)" ] || command -v debootstrap >/dev/null || want+=(debootstrap)
@@ -96,6 +101,11 @@ under() {
 # clear_away DIRECTORY ends what runs there, unmounts and removes it.
 clear_away() {
 	local dir=$1 i p m
+	# What holds the namespaces of a Podman without root has no argument to know it by.
+	if [ -f "$dir/r/run/libpod/tmp/pause.pid" ] && read -r p <"$dir/r/run/libpod/tmp/pause.pid" &&
+		[ "$(awk '$1 == "Uid:" {print $2}' "/proc/$p/status" 2>/dev/null)" = "$rootless" ]; then
+		kill -KILL "$p" 2>/dev/null || true
+	fi
 	for ((i = 0; i < 100; i++)); do
 		local left
 		left=$(under "$dir/")
@@ -234,6 +244,46 @@ start_podman() {
 	until_there "$dir/podman.sock" || { tail -n 20 "$dir/podman.log" >&2; return 1; }
 }
 
+# Who has engines without the rights of root: a user whom this machine does not know,
+# with as many ids more as such an engine takes.
+rootless=61234
+rootless_ids=1879048192:65536
+
+# as_rootless COMMAND… runs it as that user. The files that make him known are seen by it
+# alone: those of this machine stay as they are.
+as_rootless() {
+	# shellcheck disable=SC2016 # it is the other shell that fills this in
+	unshare --mount --propagation slave sh -c '
+		dir=$1 id=$2
+		shift 2
+		for f in passwd group subuid subgid; do mount --bind "$dir/r/$f" "/etc/$f"; done
+		exec setpriv --reuid "$id" --regid "$id" --clear-groups --pdeathsig TERM \
+			env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME="$dir/r/home" XDG_RUNTIME_DIR="$dir/r/run" "$@"
+	' sh "$dir" "$rootless" "$@"
+}
+
+# start_rootless starts both, with the small image. On version 1 of control groups they
+# cannot limit anything, and say so.
+start_rootless() {
+	local d=$dir/r podman=(/usr/bin/podman --cgroup-manager cgroupfs --events-backend file)
+	[ -e /etc/subuid ] && [ -e /etc/subgid ] && [ -x /usr/bin/podman ] && [ -x /usr/sbin/dockerd ] || return 1
+	chmod 711 "$dir" # the sockets in it are closed themselves
+	mkdir -p "$d/home" "$d/run"
+	chown "$rootless:$rootless" "$d/home" "$d/run"
+	chmod 700 "$d/home" "$d/run"
+	printf 'root:x:0:0:root:/root:/bin/sh\ntests:x:%s:%s:tests:%s:/bin/sh\n' "$rootless" "$rootless" "$d/home" >"$d/passwd"
+	printf 'root:x:0:\ntests:x:%s:\n' "$rootless" >"$d/group"
+	printf 'tests:%s\n' "$rootless_ids" | tee "$d/subuid" >"$d/subgid"
+	as_rootless "${podman[@]}" import "${changes[@]}" "$dir/root.tar" "$image" >"$d/podman.log" 2>&1 || { tail -n 20 "$d/podman.log" >&2; return 1; }
+	as_rootless "${podman[@]}" system service --time 0 "unix://$d/run/p.sock" >>"$d/podman.log" 2>&1 &
+	as_rootless sh /usr/share/docker.io/contrib/dockerd-rootless.sh --data-root "$d/home/docker" --storage-driver vfs \
+		-H "unix://$d/run/d.sock" --bridge none --iptables=false --ip6tables=false >"$d/docker.log" 2>&1 &
+	until_there "$d/run/p.sock" || { tail -n 20 "$d/podman.log" >&2; return 1; }
+	until_there "$d/run/d.sock" || { tail -n 20 "$d/docker.log" >&2; return 1; }
+	/usr/bin/docker -H "unix://$d/run/d.sock" import "${changes[@]}" "$dir/root.tar" "$image" >/dev/null || return 1
+	export RINGFENCE_TEST_ROOTLESS_USER=$rootless RINGFENCE_TEST_ROOTLESS_PODMAN=$d/run/p.sock RINGFENCE_TEST_ROOTLESS_DOCKER=$d/run/d.sock
+}
+
 warn() {
 	[ ${#missing[@]} -gt 0 ] || return 0
 	{
@@ -264,6 +314,9 @@ if [ -z "${RINGFENCE_TEST_DOCKER:-}" ] || [ -z "${RINGFENCE_TEST_PODMAN:-}" ]; t
 			if [ -n "${RINGFENCE_TEST_PODMAN:-}" ]; then :; elif start_podman; then
 				export RINGFENCE_TEST_PODMAN=$dir/podman.sock
 			else missing+=("podman (on Debian: apt-get install podman runc catatonit)"); fi
+			if [ -n "${RINGFENCE_TEST_ROOTLESS_USER:-}" ]; then :; elif ! start_rootless; then
+				missing+=("engines without the rights of root (on Debian: apt-get install uidmap rootlesskit slirp4netns)")
+			fi
 			if has_debian; then
 				export RINGFENCE_TEST_DEBIAN=$debian
 			else missing+=("an image of Debian, for honest work in containers (on Debian: apt-get install debootstrap; is the mirror in reach?)"); fi
