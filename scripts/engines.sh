@@ -102,7 +102,7 @@ under() {
 clear_away() {
 	local dir=$1 i p m
 	# What holds the namespaces of a Podman without root has no argument to know it by.
-	if [ -f "$dir/r/run/libpod/tmp/pause.pid" ] && read -r p <"$dir/r/run/libpod/tmp/pause.pid" &&
+	if p=$(cat "$dir/r/run/libpod/tmp/pause.pid" 2>/dev/null) && [ -n "$p" ] &&
 		[ "$(awk '$1 == "Uid:" {print $2}' "/proc/$p/status" 2>/dev/null)" = "$rootless" ]; then
 		kill -KILL "$p" 2>/dev/null || true
 	fi
