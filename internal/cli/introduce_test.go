@@ -18,11 +18,13 @@ func TestIntroduction(t *testing.T) {
 	}{
 		{"nothing", sandbox.Report{Tier: "native"}, []string{"0 layers were read back", "it may change /w", "does not say what holds it"}, []string{"git hooks", "home of its own", "is decided", "review"}},
 		{
-			"all of it", sandbox.Report{
+			"all of it",
+			sandbox.Report{
 				Tier: "native", Enforced: []string{"home=own", "network=policy"}, Inferred: []string{sandbox.LayerHeld}, Missing: []string{"seccomp", "cgroup=cpu"},
 				Evidence: map[string]string{sandbox.LayerHome: "x"},
 			},
-			[]string{"2 layers were", "not held: seccomp", "git hooks", "home of its own", "request is decided"}, []string{"cgroup", "review"},
+			[]string{"2 layers were", "not held: seccomp", "git hooks", "home of its own", "request is decided"},
+			[]string{"cgroup", "review"},
 		},
 		{"a copy", sandbox.Report{Inferred: []string{"workspace=copy"}, Evidence: map[string]string{sandbox.LayerWorkspace: "x"}}, []string{"kept apart, for you to review"}, []string{"it may change", "git hooks"}},
 	} {

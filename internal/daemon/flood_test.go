@@ -108,7 +108,7 @@ func TestAP03Flood(t *testing.T) {
 	work.Wait()
 }
 
-// waits waits until a question with text is at the desk.
+// waits returns when a question with text is at the desk.
 func (f *fixture) waits(c *api.Client, text string) {
 	f.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {

@@ -77,7 +77,7 @@ func kindOf(q desk.Question) string {
 	return string(q.Effects[0].Kind)
 }
 
-// runs runs a program of the person's with little of our environment, and waits for it.
+// runs starts a program of the person's with little of our environment, and waits for it.
 func runs(ctx context.Context, argv []string) error {
 	child, err := proc.Detach(proc.Command{Argv: argv, Env: slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

@@ -74,7 +74,7 @@ func TestNotices(t *testing.T) {
 		got <- post{string(body), r.Header.Get(notice.HeaderTime), r.Header.Get(notice.HeaderSignature)}
 	}))
 	der, own := ownCertificate(t)
-	at.TLS = &tls.Config{Certificates: []tls.Certificate{own}} //nolint:gosec // of a test
+	at.TLS = &tls.Config{Certificates: []tls.Certificate{own}}
 	at.StartTLS()
 	defer at.Close()
 	ca, told, program := filepath.Join(f.home, "ca.pem"), filepath.Join(f.home, "told"), filepath.Join(f.home, "tells")
@@ -82,7 +82,7 @@ func TestNotices(t *testing.T) {
 		ca:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		program: "#!/bin/sh\nprintf '%s|%s' \"$1\" \"$2\" >'" + told + ".new'; mv '" + told + ".new' '" + told + "'\n",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

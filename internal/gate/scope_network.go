@@ -2,6 +2,7 @@ package gate
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
@@ -73,11 +74,7 @@ func under(site string) (domain, scheme string) {
 	if name != own {
 		_, name, _ = strings.Cut(name, ".")
 	}
-	above, err := weburl.ParseHost(name)
-	if err != nil {
-		return "", ""
-	}
-	return above.WithPort(port), scheme
+	return name + ":" + strconv.Itoa(int(port)), scheme
 }
 
 func splitSite(site string) (host weburl.Host, port uint16, scheme string, ok bool) {
@@ -97,13 +94,12 @@ func (d *draft) inNetwork(form, place string, e act.Effect) bool {
 	case ScopePath:
 		at, _, ok := d.request(e)
 		return ok && strings.HasPrefix(at, place)
-	case ScopeSubdomains:
+	default: // ScopeSubdomains
 		host, port, scheme, ok := splitSite(site(e))
 		above, aport, ascheme, isPlace := splitSite(place)
 		return ok && isPlace && port == aport && scheme == ascheme &&
 			(host == above || strings.HasSuffix(host.String(), "."+above.String()))
 	}
-	return false
 }
 
 // leaves reports whether d is about what leaves a box, and nothing else.

@@ -74,7 +74,9 @@ func TestHomesOfOthers(t *testing.T) {
 	}
 	s := sandbox.Spec{Argv: []string{"/x"}}
 	for _, given := range []sandbox.Spec{
-		{Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}}, {ReadOnly: []string{w}}, {ReadWrite: []string{w}, LaterWritable: true},
+		{Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadOnly}},
+		{ReadOnly: []string{w}},
+		{ReadWrite: []string{w}, LaterWritable: true},
 		{Workspace: sandbox.Workspace{Path: w, Mode: sandbox.ReadWrite}, LaterWritable: true},
 	} {
 		given.Argv = s.Argv

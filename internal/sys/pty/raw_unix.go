@@ -84,8 +84,8 @@ func (r *Raw) ReadWithin(p []byte, most time.Duration) (int, error) {
 		return 0, io.EOF
 	default:
 	}
-	if r.tty.SetReadDeadline(time.Now().Add(most)) != nil {
-		return 0, nil
+	if err := r.tty.SetReadDeadline(time.Now().Add(most)); err != nil {
+		return 0, nil //nolint:nilerr // such a terminal is read without a time, by Read
 	}
 	n, err := r.tty.Read(p)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {

@@ -50,10 +50,10 @@ func TestFind(t *testing.T) {
 		{"nowhere", ""},
 	} {
 		var trees, want []string
-		for _, n := range strings.Fields(c.trees) {
+		for n := range strings.FieldsSeq(c.trees) {
 			trees = append(trees, filepath.Join(top, n))
 		}
-		for _, n := range strings.Fields(c.want) {
+		for n := range strings.FieldsSeq(c.want) {
 			want = append(want, filepath.Join(top, n))
 		}
 		got, cut, err := Find(append(trees, "/usr"), []string{top + "/w/x/mine"}, []string{top + "/w/hidden"})
