@@ -257,6 +257,7 @@ as_rootless() {
 		dir=$1 id=$2
 		shift 2
 		for f in passwd group subuid subgid; do mount --bind "$dir/r/$f" "/etc/$f"; done
+		mount --bind "$dir/r/tun" /dev/net/tun
 		exec setpriv --reuid "$id" --regid "$id" --clear-groups --pdeathsig TERM \
 			env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME="$dir/r/home" XDG_RUNTIME_DIR="$dir/r/run" "$@"
 	' sh "$dir" "$rootless" "$@"
@@ -271,6 +272,8 @@ start_rootless() {
 	mkdir -p "$d/home" "$d/run"
 	chown "$rootless:$rootless" "$d/home" "$d/run"
 	chmod 700 "$d/home" "$d/run"
+	# What makes networks for the user, where only root may on this machine.
+	mknod -m 666 "$d/tun" c 10 200
 	printf 'root:x:0:0:root:/root:/bin/sh\ntests:x:%s:%s:tests:%s:/bin/sh\n' "$rootless" "$rootless" "$d/home" >"$d/passwd"
 	printf 'root:x:0:\ntests:x:%s:\n' "$rootless" >"$d/group"
 	printf 'tests:%s\n' "$rootless_ids" | tee "$d/subuid" >"$d/subgid"

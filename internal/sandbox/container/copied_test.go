@@ -42,7 +42,7 @@ func TestCopyStandsIn(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s.ReadWrite = []string{root}
-	if err := new(plan).paths(s, &engine{}); err == nil || !strings.Contains(err.Error(), "would be writable") {
+	if err := new(plan).paths(s, &engine{}); err == nil || !strings.Contains(err.Error(), "one of them writable") {
 		t.Errorf("another tree that is live: %v", err)
 	}
 }
