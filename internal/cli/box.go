@@ -49,8 +49,8 @@ func containers(c config.Container) (sandbox.Tier, error) {
 		}
 	}
 	return container.New(container.Options{
-		Runtime: container.Runtime(c.Runtime), Socket: socket, Image: c.Image, Memory: c.Memory,
-		CPUs: int64(c.CPUs * 1e9), Timeout: c.Timeout, Home: home, Own: paths.OwnState(home),
+		Runtime: container.Runtime(c.Runtime), Socket: socket, Context: c.Context, Contexts: c.Contexts,
+		Image: c.Image, Memory: c.Memory, CPUs: int64(c.CPUs * 1e9), Timeout: c.Timeout, Home: home, Own: paths.OwnState(home),
 	}), nil
 }
 

@@ -23,6 +23,9 @@ const (
 	EnvTimeout     = "RINGFENCE_DOCKER_TIMEOUT"
 	EnvFirecracker = "RINGFENCE_FC_BINARY" // being set, it selects the tier microvm
 	envDockerHost  = "DOCKER_HOST"
+	// Those of the command docker that say which of its contexts counts, and where they are.
+	envDockerContext = "DOCKER_CONTEXT"
+	envDockerConfig  = "DOCKER_CONFIG"
 )
 
 // The tiers that a setting can name.
@@ -55,6 +58,9 @@ type Container struct {
 	CPUs    float64       // default 1
 	Timeout time.Duration // of wall-clock time; default 30 s
 	Host    string        // of the engine's API, "unix:///…"; "" is the runtime's usual one
+	// Context is the name of the context of docker that says where its engine is, if Host does
+	// not; "" is its current one. Contexts is docker's directory of them; "" is ~/.docker.
+	Context, Contexts string
 }
 
 type box struct {
@@ -70,6 +76,7 @@ type container struct {
 	CPUs    *string `json:"cpus"`
 	Seconds *int    `json:"seconds"`
 	Host    *string `json:"host"`
+	Context *string `json:"context"`
 }
 
 func (l *loader) box(b *box, env func(string) (string, bool)) error {
@@ -207,11 +214,16 @@ func (l *loader) container(c *container, env func(string) (string, bool)) error 
 			out.Host = v // the tier refuses what it cannot use: others need not care
 			return nil
 		}},
+		{"context", "", envDockerContext, c.Context, func(v string) error {
+			out.Context = v
+			return nil
+		}},
 	} {
 		if err := l.text("box.container."+s.key, s.otherwise, s.variable, s.given, env, s.take); err != nil {
 			return err
 		}
 	}
+	out.Contexts, _ = env(envDockerConfig)
 	return nil
 }
 

@@ -103,7 +103,7 @@ func TestEffects(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	c, _, err = load(filepath.Join(root, "box"), noEnv)
-	if want := (Box{"container", false, "", Container{"debian:12", "podman", 1 << 30, 1.5, time.Minute, ""}}); err != nil || c.Box != want {
+	if want := (Box{"container", false, "", Container{Image: "debian:12", Runtime: "podman", Memory: 1 << 30, CPUs: 1.5, Timeout: time.Minute}}); err != nil || c.Box != want {
 		t.Errorf("got %+v, %v", c.Box, err)
 	}
 	c, _, err = load(filepath.Join(root, "environment-tightens"), func(k string) (string, bool) {

@@ -24,23 +24,20 @@ type dockerContext struct {
 	host string // as DOCKER_HOST has it
 }
 
-// contextOf reads the current context of docker in the home directory of a user; a zero one
-// says that there is none. The files are config.json, whose currentContext it is, and
+// contextOf reads the context of docker that is called name, or its current one, in its
+// directory dir; a zero one says that there is none. The files are config.json, whose currentContext it is, and
 // contexts/meta/SHA256-OF-NAME/meta.json (https://docs.docker.com/engine/manage-resources/contexts/).
-func contextOf(home string) (dockerContext, error) {
-	dir := filepath.Join(home, ".docker")
-	var conf struct {
-		CurrentContext string `json:"currentContext"`
+func contextOf(dir, name string) (dockerContext, error) {
+	if name == "" {
+		var err error
+		if name, err = currentContext(dir); err != nil {
+			return dockerContext{}, fmt.Errorf("reading which context docker has: %w", err)
+		}
 	}
-	switch err := readContext(filepath.Join(dir, "config.json"), &conf); {
-	case errors.Is(err, fs.ErrNotExist):
-		return dockerContext{}, nil
-	case err != nil:
-		return dockerContext{}, fmt.Errorf("reading which context docker has: %w", err)
-	case conf.CurrentContext == "" || conf.CurrentContext == defaultContext:
+	if name == "" || name == defaultContext {
 		return dockerContext{}, nil
 	}
-	c := dockerContext{name: conf.CurrentContext}
+	c := dockerContext{name: name}
 	sum := sha256.Sum256([]byte(c.name))
 	var meta struct {
 		Name      string
@@ -59,6 +56,17 @@ func contextOf(home string) (dockerContext, error) {
 	return c, nil
 }
 
+func currentContext(dir string) (string, error) {
+	var conf struct {
+		CurrentContext string `json:"currentContext"`
+	}
+	err := readContext(filepath.Join(dir, "config.json"), &conf)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return conf.CurrentContext, err
+}
+
 func readContext(name string, into any) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -75,11 +83,15 @@ func readContext(name string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// byContext puts the current context of docker in the place of those where a Docker listens
-// by default: it is the one that its user has chosen. One that leads to another machine is
-// a place where nobody listens, which why says.
-func byContext(list []place, home string) (changed []place, why error) {
-	c, err := contextOf(home)
+// byContext puts the context of docker that is called name, or its current one, in the place
+// of those where a Docker listens by default: it is the one that its user has chosen. One
+// that leads to another machine is a place where nobody listens, which why says. dir is
+// where docker keeps contexts, "" what it has in home.
+func byContext(list []place, home, dir, name string) (changed []place, why error) {
+	if dir == "" {
+		dir = filepath.Join(home, ".docker")
+	}
+	c, err := contextOf(dir, name)
 	if err == nil && c.name == "" {
 		return list, nil
 	}

@@ -22,13 +22,24 @@ func TestContexts(t *testing.T) {
 			continue
 		}
 		files, want, _ := strings.Cut(sc.Text(), " => ")
+		given, files, ok := strings.Cut(files, " : ")
+		if !ok {
+			given, files = "", given
+		}
 		config, meta, _ := strings.Cut(files, " ; ")
 		home := t.TempDir()
-		named := filepath.Join(home, ".docker/contexts/meta", fmt.Sprintf("%x", sha256.Sum256([]byte("mine"))))
+		dir, name := "", given
+		kept := filepath.Join(home, ".docker")
+		if strings.HasPrefix(given, "HOME") {
+			place, n, _ := strings.Cut(given, " ")
+			dir, name = strings.ReplaceAll(place, "HOME", home), n
+			kept = dir
+		}
+		named := filepath.Join(kept, "contexts/meta", fmt.Sprintf("%x", sha256.Sum256([]byte("mine"))))
 		if err := os.MkdirAll(named, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{filepath.Join(home, ".docker/config.json"): config, filepath.Join(named, "meta.json"): meta} {
+		for name, text := range map[string]string{filepath.Join(kept, "config.json"): config, filepath.Join(named, "meta.json"): meta} {
 			if text == "" || text == "-" {
 				continue
 			}
@@ -36,7 +47,7 @@ func TestContexts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		list, err := byContext(places(1000, home), home)
+		list, err := byContext(places(1000, home), home, dir, name)
 		var got []string
 		for _, p := range list {
 			if p.kind == RuntimeDocker {

@@ -63,7 +63,7 @@ func (t *Tier) connect(ctx context.Context) (*engine, error) {
 	switch {
 	case t.o.Socket == "" && want != RuntimePodman:
 		var why error
-		if list, why = byContext(list, homeDir()); why != nil {
+		if list, why = byContext(list, homeDir(), t.o.Contexts, t.o.Context); why != nil {
 			reasons = append(reasons, why)
 		}
 	case t.o.Socket != "":

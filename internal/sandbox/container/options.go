@@ -37,6 +37,9 @@ type Options struct {
 	// Socket is the absolute path of the engine's Unix socket; "" looks in the
 	// usual places. See [ParseHost].
 	Socket string
+	// Context is the name of the context of docker that says where, if Socket is ""; "" is
+	// its current one. Contexts is docker's directory of them, "" the usual one.
+	Context, Contexts string
 	// Image is the name or digest of an image that the engine has; none is pulled.
 	Image string
 	// Memory (bytes) bounds boxes for commands and code; for others it applies
@@ -69,7 +72,7 @@ func (o Options) Validate() error {
 			return err
 		}
 	}
-	for what, p := range map[string]string{"socket": o.Socket, "home": o.Home, "directory": o.Dir, "init": o.Init} {
+	for what, p := range map[string]string{"socket": o.Socket, "directory of contexts": o.Contexts, "home": o.Home, "directory": o.Dir, "init": o.Init} {
 		if p != "" && (!filepath.IsAbs(p) || strings.ContainsRune(p, 0)) {
 			return fmt.Errorf("container engine: %s %q is not an absolute path", what, p)
 		}
