@@ -27,6 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/server/toolset"
 	"ringfence/internal/sys/ipc"
 )
 
@@ -83,16 +84,7 @@ func Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser, o Options)
 }
 
 func newServer(c *channel) (*mcp.Server, error) {
-	var tools []*mcp.Tool
-	if err := json.Unmarshal(definitions, &tools); err != nil {
-		return nil, fmt.Errorf("reading tool list: %w", err)
-	}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "ringfence-exec", Version: "1.0.0"},
-		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-	for _, t := range tools {
-		srv.AddTool(t, c.call)
-	}
-	return srv, nil
+	return toolset.New("exec", definitions, map[string]mcp.ToolHandler{"run_command": c.call})
 }
 
 // call has one command run, and says every now and then that it still does.

@@ -34,6 +34,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/server/toolset"
 )
 
 // definitions is the tool list, as MCP has it, without the envelope.
@@ -75,18 +76,11 @@ func Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser, o Options)
 }
 
 func newServer(o Options) (*mcp.Server, error) {
-	var tools []*mcp.Tool
-	if err := json.Unmarshal(definitions, &tools); err != nil {
-		return nil, fmt.Errorf("reading tool list: %w", err)
-	}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "ringfence-fetch", Version: "1.0.0"},
-		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-	for _, t := range tools {
-		srv.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return toolset.New("fetch", definitions, map[string]mcp.ToolHandler{
+		"http_fetch": func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return answer(call(ctx, o, req.Params.Arguments))
-		})
-	}
-	return srv, nil
+		},
+	})
 }
 
 type arguments struct {

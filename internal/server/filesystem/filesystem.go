@@ -24,7 +24,6 @@ package filesystem
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +34,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/server/toolset"
 )
 
 // definitions is the tool list, as MCP has it, without the envelope.
@@ -127,43 +127,7 @@ func (s *server) mcp() (*mcp.Server, error) {
 		"list_allowed_directories":  tool(s.listAllowed),
 		"delete_file":               tool(s.deleteFile),
 	}
-	var tools []definition
-	if err := json.Unmarshal(definitions, &tools); err != nil {
-		return nil, fmt.Errorf("reading tool list: %w", err)
-	}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "ringfence-filesystem", Version: "1.0.0"},
-		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-	for _, t := range tools {
-		h := handlers[t.Name]
-		if h == nil {
-			return nil, fmt.Errorf("reading tool list: nothing handles %s", t.Name)
-		}
-		delete(handlers, t.Name)
-		srv.AddTool(t.tool(), h)
-	}
-	for name := range handlers {
-		return nil, fmt.Errorf("reading tool list: %s is not in it", name)
-	}
-	return srv, nil
-}
-
-// A definition is one tool of the list. Schemas stay as they are written: decoding
-// them would take most of the time that a start takes.
-type definition struct {
-	Name         string               `json:"name"`
-	Title        string               `json:"title"`
-	Description  string               `json:"description"`
-	InputSchema  json.RawMessage      `json:"inputSchema"`
-	OutputSchema json.RawMessage      `json:"outputSchema"`
-	Annotations  *mcp.ToolAnnotations `json:"annotations"`
-}
-
-func (d definition) tool() *mcp.Tool {
-	t := &mcp.Tool{Name: d.Name, Title: d.Title, Description: d.Description, InputSchema: d.InputSchema, Annotations: d.Annotations}
-	if d.OutputSchema != nil {
-		t.OutputSchema = d.OutputSchema
-	}
-	return t
+	return toolset.New("filesystem", definitions, handlers)
 }
 
 // tool makes a handler of run: it decodes the arguments strictly, bounds the time,

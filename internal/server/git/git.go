@@ -47,6 +47,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"ringfence/internal/act/strictjson"
+	"ringfence/internal/server/toolset"
 )
 
 // definitions is the tool list, as MCP has it, without the envelope.
@@ -135,44 +136,7 @@ func newServer(o Options) (*server, error) {
 // mcp returns the server with its tools. Every tool of the list has a handler and
 // every handler a tool.
 func (s *server) mcp() (*mcp.Server, error) {
-	handlers := s.handlers()
-	var tools []definition
-	if err := json.Unmarshal(definitions, &tools); err != nil {
-		return nil, fmt.Errorf("reading tool list: %w", err)
-	}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "ringfence-git", Version: "1.0.0"},
-		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-	for _, t := range tools {
-		h := handlers[t.Name]
-		if h == nil {
-			return nil, fmt.Errorf("reading tool list: nothing handles %s", t.Name)
-		}
-		delete(handlers, t.Name)
-		srv.AddTool(t.tool(), h)
-	}
-	for name := range handlers {
-		return nil, fmt.Errorf("reading tool list: %s is not in it", name)
-	}
-	return srv, nil
-}
-
-// A definition is one tool of the list. Schemas stay as they are written: decoding
-// them would take most of the time that a start takes.
-type definition struct {
-	Name         string               `json:"name"`
-	Title        string               `json:"title"`
-	Description  string               `json:"description"`
-	InputSchema  json.RawMessage      `json:"inputSchema"`
-	OutputSchema json.RawMessage      `json:"outputSchema"`
-	Annotations  *mcp.ToolAnnotations `json:"annotations"`
-}
-
-func (d definition) tool() *mcp.Tool {
-	t := &mcp.Tool{Name: d.Name, Title: d.Title, Description: d.Description, InputSchema: d.InputSchema, Annotations: d.Annotations}
-	if d.OutputSchema != nil {
-		t.OutputSchema = d.OutputSchema
-	}
-	return t
+	return toolset.New("git", definitions, s.handlers())
 }
 
 func (s *server) handlers() map[string]mcp.ToolHandler {

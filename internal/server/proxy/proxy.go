@@ -19,6 +19,8 @@ import (
 	"io"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"ringfence/internal/server/toolset"
 )
 
 // definitions is the tool list, as MCP has it, without the envelope.
@@ -29,14 +31,11 @@ var definitions []byte
 // Serve speaks MCP on in and out, one JSON message a line, until in ends or ctx does. It
 // closes both. The error is nil when the client has gone.
 func Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	var tools []*mcp.Tool
-	if err := json.Unmarshal(definitions, &tools); err != nil {
-		return fmt.Errorf("reading tool list: %w", err)
-	}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "ringfence-proxy", Version: "1.0.0"},
-		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-	for _, t := range tools {
-		srv.AddTool(t, said)
+	srv, err := toolset.New("proxy", definitions, map[string]mcp.ToolHandler{
+		"add_proxy_domain": said, "remove_proxy_domain": said, "list_proxy_domains": said,
+	})
+	if err != nil {
+		return fmt.Errorf("serving grants: %w", err)
 	}
 	if err := srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out}); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("serving grants: %w", err)
