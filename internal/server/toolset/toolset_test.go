@@ -24,7 +24,7 @@ func TestNew(t *testing.T) {
 		{"{", "a", "unexpected end"},
 	} {
 		handlers := map[string]mcp.ToolHandler{}
-		for _, n := range strings.Fields(c.names) {
+		for n := range strings.FieldsSeq(c.names) {
 			handlers[n] = run
 		}
 		srv, err := New("x", []byte(c.list), handlers)
