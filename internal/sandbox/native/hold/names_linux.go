@@ -190,6 +190,9 @@ func (w *worker) link(oldDir int32, oldAt uint64, newDir int32, newAt uint64, fl
 			if _, there := w.kind(s); there {
 				return unix.EEXIST
 			}
+			if s.name != s.base {
+				return unix.ENOENT // a slash behind it: only what is there can be meant
+			}
 			if t.mode&unix.S_IFMT == unix.S_IFDIR {
 				return unix.EPERM // what the kernel says of any directory
 			}

@@ -183,28 +183,53 @@ func drawOp(t *rapid.T) op {
 // they would leave by themselves, and say the same.
 func TestTwin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		ops := rapid.SliceOfN(rapid.Custom(drawOp), 1, 60).Draw(rt, "ops")
-		text, err := json.Marshal(ops)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		b := newTwin(t)
-		plain := exec.Command("/proc/self/exe", "ops")
-		plain.Dir, plain.Stdin, plain.Stderr = b.dir+"/w", bytes.NewReader(text), os.Stderr
-		unix.Umask(0o022)
-		want, err := plain.Output()
-		if err != nil {
-			rt.Fatal(err)
-		}
-		got, err := b.start(confinement{Dir: b.ws + "/w", Free: []string{b.dir}}, bytes.NewReader(text), "/proc/self/exe", "ops")
-		if err != nil {
-			rt.Fatal(err, got)
-		}
-		compare(rt, ops, want, []byte(got))
-		if a, b := tree(rt, b.dir), tree(rt, b.ws); a != b {
-			rt.Fatalf("by itself:\n%s\nperformed:\n%s", a, b)
-		}
+		checkTwin(t, rt, rapid.SliceOfN(rapid.Custom(drawOp), 1, 60).Draw(rt, "ops"))
 	})
+}
+
+// TestTwinsFound: the calls of testdata/twins.jsonl, a list in each line, did not once.
+func TestTwinsFound(t *testing.T) {
+	text, err := os.ReadFile("testdata/twins.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var ops []op
+		if err := json.Unmarshal(line, &ops); err != nil {
+			t.Fatal(err)
+		}
+		checkTwin(t, t, ops)
+	}
+}
+
+// A failer is a test, or one round of a property.
+type failer interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// checkTwin has ops done in both trees of a new twin.
+func checkTwin(t *testing.T, f failer, ops []op) {
+	text, err := json.Marshal(ops)
+	if err != nil {
+		f.Fatal(err)
+	}
+	b := newTwin(t)
+	plain := exec.Command("/proc/self/exe", "ops")
+	plain.Dir, plain.Stdin, plain.Stderr = b.dir+"/w", bytes.NewReader(text), os.Stderr
+	unix.Umask(0o022)
+	want, err := plain.Output()
+	if err != nil {
+		f.Fatal(err)
+	}
+	got, err := b.start(confinement{Dir: b.ws + "/w", Free: []string{b.dir}}, bytes.NewReader(text), "/proc/self/exe", "ops")
+	if err != nil {
+		f.Fatal(err, got)
+	}
+	compare(f, ops, want, []byte(got))
+	if a, b := tree(f, b.dir), tree(f, b.ws); a != b {
+		f.Fatalf("by itself:\n%s\nperformed:\n%s", a, b)
+	}
 }
 
 // newTwin returns a box with two equal trees, of which dir is for no box.
@@ -219,7 +244,7 @@ func newTwin(t *testing.T) *box {
 	return b
 }
 
-func compare(t *rapid.T, ops []op, want, got []byte) {
+func compare(t failer, ops []op, want, got []byte) {
 	var w, g []done
 	if err := errors.Join(json.Unmarshal(want, &w), json.Unmarshal(got, &g)); err != nil {
 		t.Fatalf("%v: %s", err, got)
@@ -232,7 +257,7 @@ func compare(t *rapid.T, ops []op, want, got []byte) {
 }
 
 // tree describes everything beneath top.
-func tree(t *rapid.T, top string) string {
+func tree(t failer, top string) string {
 	var b strings.Builder
 	err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 		var st unix.Stat_t
