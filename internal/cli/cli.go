@@ -90,10 +90,12 @@ type streams struct {
 	ran    bool  // a verb has started, so an error is no longer one of usage
 	noHelp error // why there is no help, where a person asked for it
 
-	args  []string                              // the whole command line
-	steps func(line []byte) []external.Step     // reads the transcript of an agent; nil if there is none
-	held  *holding                              // this process holds what it runs; nil for no
-	guard func(kill func() error) (stop func()) // watches over a box; nil for nobody
+	args     []string                              // the whole command line
+	steps    func(line []byte) []external.Step     // reads the transcript of an agent; nil if there is none
+	held     *holding                              // this process holds what it runs; nil for no
+	narrowed string                                // the workspace, if the policy lets a box change only some of it; "" else
+	fixed    []string                              // what the policy lets no box change
+	guard    func(kill func() error) (stop func()) // watches over a box; nil for nobody
 }
 
 // sink remembers the first error of writing the result, so that a verb need not

@@ -86,18 +86,20 @@ func (f *execFlags) grip(ctx context.Context, s *streams, client *api.Client, se
 	if f.guest == nil || !f.guest.adapter.Plain(f.guest.typed) {
 		s.sayEach("%s", notHeld(g.Clauses, f.review))
 	}
-	return narrowed(spec, g), g, nil
+	spec, s.narrowed = narrowed(spec, g)
+	s.fixed = g.Fixed
+	return spec, g, nil
 }
 
-// narrowed is spec with the trees of g.
-func narrowed(spec sandbox.Spec, g api.Grips) sandbox.Spec {
+// narrowed is spec with the trees of g, and its workspace if that lost something by it.
+func narrowed(spec sandbox.Spec, g api.Grips) (given sandbox.Spec, workspace string) {
 	ws := spec.Workspace.Path
 	if spec.Workspace.Mode != sandbox.ReadWrite || slices.Contains(g.Write, ws) {
-		return spec
+		return spec, ""
 	}
 	spec.Workspace.Mode = sandbox.ReadOnly
 	spec.ReadWrite = slices.Clone(g.Write)
-	return spec
+	return spec, ws
 }
 
 // notHeld are short lines about the clauses that are not held exactly.

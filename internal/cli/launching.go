@@ -169,7 +169,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if relay == nil || spec.Profile == sandbox.ProfileCommand { // else it was a person's session, who read it all
 		res.Denials = append(res.Denials, inferred(r.Spec, res, string(said))...)
 	}
-	for _, d := range mediator.Told(r.Spec, res.Denials) {
+	for _, d := range s.told(r.Spec, res.Denials) {
 		s.say("%s", denialLine(d))
 	}
 	if res.Ended.Cause != sandbox.CauseKill { // that was us
@@ -184,6 +184,22 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 		return nil
 	}
 	return res.Status, settle, errors.Join(err, ferr)
+}
+
+// told returns denials as who typed the command can act on them: what the policy does not
+// give, no flag does.
+func (s *streams) told(spec sandbox.Spec, denials []sandbox.Denial) []sandbox.Denial {
+	all := mediator.Told(spec, denials)
+	for i := range all {
+		if slices.ContainsFunc(s.fixed, func(p string) bool { return all[i].Rule == "this box holds "+p }) {
+			all[i].Fix = "another clause than the one that \"ringfence run --explain\" names"
+		}
+		if s.narrowed != "" && all[i].Fix == "--rw "+s.narrowed {
+			all[i].Rule = "the policy lets only some of " + s.narrowed + " be changed in a box"
+			all[i].Fix = "a clause that lets it be changed without a question or a limit"
+		}
+	}
+	return all
 }
 
 // inferred returns what the box refused a program that did not end well, as far as it

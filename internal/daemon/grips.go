@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"ringfence/internal/act"
 	"ringfence/internal/daemon/api"
@@ -130,7 +131,7 @@ func (g gripping) tell(e *Engine) (api.Grips, policy.Circumstances, error) {
 		Verdict: judged.Verdict.String(), Reason: judged.Reason, Read: box.Read, Write: box.Write, Absent: box.Absent, Fixed: box.Fixed,
 	}
 	if slices.Contains(g.r.Write, g.r.Workspace) && !slices.Contains(box.Write, g.r.Workspace) {
-		told.Notes = append(told.Notes, fmt.Sprintf("the policy lets only some of %s be changed: what of that is not there yet cannot be made", g.r.Workspace))
+		told.Notes = append(told.Notes, lessNote(g.r.Workspace, box.Write))
 	}
 	for _, c := range g.policy.Grips(g.in.clauses, now) {
 		one := api.Gripped{Clause: c.Clause, Line: c.Line, Text: c.Text, Modality: string(c.Modality), Hold: string(c.Hold), Changes: c.Changes}
@@ -140,6 +141,14 @@ func (g gripping) tell(e *Engine) (api.Grips, policy.Circumstances, error) {
 		told.Clauses = append(told.Clauses, one)
 	}
 	return told, now, nil
+}
+
+// lessNote says what is left of a workspace to a box that was to change it.
+func lessNote(workspace string, write []string) string {
+	if !slices.ContainsFunc(write, func(p string) bool { return strings.HasPrefix(p, workspace+"/") }) {
+		return fmt.Sprintf("the policy lets nothing of %s be changed in a box: all of that needs a question, or is limited", workspace)
+	}
+	return fmt.Sprintf("the policy lets only some of %s be changed: what of that is not there yet cannot be made", workspace)
 }
 
 // box is what the program asks for, less what the policy does not give of the workspace
