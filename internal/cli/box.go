@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/config"
 	"ringfence/internal/sandbox"
 	"ringfence/internal/sandbox/container"
@@ -63,7 +64,7 @@ func sweep(ctx context.Context, s *streams, t sandbox.Tier) {
 	}
 	removed, err := c.Sweep(ctx)
 	if removed > 0 {
-		s.say("removed %d containers that dead processes had left", removed)
+		s.say("removed %s that dead processes had left", display.Count(removed, "container", "containers"))
 	}
 	if err != nil {
 		s.say("looking for containers that dead processes left: %v", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 )
 
@@ -187,7 +188,7 @@ func TestChangedCopy(t *testing.T) {
 		changed := bytes.Clone(whole)
 		changed[at-10] ^= 1
 		want := fmt.Sprintf("/copy, line %d: entry %s: ", n+1, index)
-		before := plural(uint64(entries), "entry", "entries") + " before that as they were signed"
+		before := display.Count(entries, "entry", "entries") + " before that as they were signed"
 		if got := verify(changed); !strings.HasPrefix(got, "invalid: ") || !strings.Contains(got, want) || !strings.Contains(got, before) {
 			t.Errorf("line %d: got %q, want %q and %q", n+1, got, want, before)
 		}

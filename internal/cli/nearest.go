@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/strictjson"
 )
 
@@ -89,7 +90,7 @@ func argumentError(c *cobra.Command, args []string) error {
 	}
 	got := "none was"
 	if len(args) > 0 {
-		got = plural(uint64(len(args)), "was", "were")
+		got = display.Count(len(args), "was", "were")
 	}
 	return fmt.Errorf("%q takes %s, and %s given", c.CommandPath(), strings.Join(takes, " "), got)
 }

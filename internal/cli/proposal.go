@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/linediff"
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/act/weburl"
@@ -50,7 +51,7 @@ var errNoClause = errors.New("no clause says that: choose another scope, or writ
 // clauseFor is the sentence that allows what q asks, within one of its scopes.
 func clauseFor(q api.Question, scope int) (string, error) {
 	if scope < 1 || scope > len(q.Scopes) {
-		return "", fmt.Errorf("the question has %s", plural(uint64(len(q.Scopes)), "scope", "scopes"))
+		return "", fmt.Errorf("the question has %s", display.Count(len(q.Scopes), "scope", "scopes"))
 	}
 	c := policy.Clause{Modality: policy.May}
 	for _, e := range q.Effects {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/places"
 	"ringfence/internal/launch"
 	"ringfence/internal/review"
@@ -44,7 +45,7 @@ func (s *streams) launchReviewed(ctx context.Context, o launch.Options, spec san
 			err = fmt.Errorf("%w; name a smaller directory with -w, or make an overlay possible: %w", err, because)
 		}
 		if err == nil && r.LeftOut > 0 {
-			s.say("%s not in the copy: no files, not readable, or of another file system", plural(uint64(r.LeftOut), "entry is", "entries are"))
+			s.say("%s not in the copy: no files, not readable, or of another file system", display.Count(r.LeftOut, "entry is", "entries are"))
 		}
 		return err
 	}}
@@ -118,10 +119,10 @@ func (s *streams) endReview(r *review.Review) error {
 		return err
 	}
 	var text strings.Builder
-	text.WriteString(plural(uint64(len(all)), "change waits", "changes wait") + " in review " + r.ID + " (" + r.How() + "); the workspace is as it was\n")
+	text.WriteString(display.Count(len(all), "change waits", "changes wait") + " in review " + r.ID + " (" + r.How() + "); the workspace is as it was\n")
 	for i, c := range all {
 		if i == summaryChanges {
-			text.WriteString("  … and " + plural(uint64(len(all)-i), "more", "more") + ": ringfence review list " + r.ID + "\n")
+			text.WriteString("  … and " + display.Count(len(all)-i, "more", "more") + ": ringfence review list " + r.ID + "\n")
 			break
 		}
 		text.WriteString(changeLine(c))

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/loan"
 	"ringfence/internal/agent/external"
 	"ringfence/internal/agent/home"
@@ -398,7 +399,7 @@ func (g *guest) introduce(s *streams, r sandbox.Report, session string, spec san
 
 // introduction are the lines about the box. What its report does not say is not claimed.
 func (g *guest) introduction(r sandbox.Report, workspace string) []string {
-	box := fmt.Sprintf("%s runs in a box of the tier %s: %s", g.adapter.Title, r.Tier, plural(uint64(len(r.Enforced)), "layer was", "layers were")+" read back just now")
+	box := fmt.Sprintf("%s runs in a box of the tier %s: %s", g.adapter.Title, r.Tier, display.Count(len(r.Enforced), "layer was", "layers were")+" read back just now")
 	if lacks := slices.DeleteFunc(slices.Clone(r.Missing), func(l string) bool { return strings.HasPrefix(l, sandbox.LayerCgroup) }); len(lacks) > 0 {
 		box += "; not held: " + strings.Join(lacks, ", ")
 	}
@@ -416,7 +417,7 @@ func (g *guest) introduction(r sandbox.Report, workspace string) []string {
 	if r.Has(sandbox.LayerNetwork) || r.Has(sandbox.LayerNetworkNamespace) {
 		network = "network: its own, of which no way leads out but by us; there each name, connection and request is decided"
 	}
-	return []string{box, files, network, "tools: those of " + plural(uint64(len(g.list)), "server", "servers") + ", each call decided and on record"}
+	return []string{box, files, network, "tools: those of " + display.Count(len(g.list), "server", "servers") + ", each call decided and on record"}
 }
 
 // names are the names of the agent's servers.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/mediator/control"
@@ -98,11 +99,11 @@ func statusText(st api.Status) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "engine    pid %d, version %s, since %s\n", st.PID, st.Program, st.Started.Local().Format("2006-01-02 15:04:05"))
 	fmt.Fprintf(&b, "home      %s\n", st.Home)
-	fmt.Fprintf(&b, "sessions  %d open, %d questions waiting\n", st.Sessions, st.Questions)
+	fmt.Fprintf(&b, "sessions  %d open, %s waiting\n", st.Sessions, display.Count(st.Questions, "question", "questions"))
 	for _, o := range st.Open {
 		fmt.Fprintf(&b, "          %s\n", o)
 	}
-	fmt.Fprintf(&b, "ledger    %d entries, root %s\n", st.Entries, st.Root)
+	fmt.Fprintf(&b, "ledger    %s, root %s\n", display.Count(st.Entries, "entry", "entries"), st.Root)
 	fmt.Fprintf(&b, "memory    %.1f MB\n", float64(st.MemoryBytes)/1e6)
 	return b.String()
 }

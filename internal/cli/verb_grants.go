@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 )
 
@@ -49,7 +50,7 @@ func newGrantsList(s *streams) *cobra.Command {
 						if g.Tool != "" {
 							by = g.Tool + ": "
 						}
-						fmt.Fprintf(&b, "%s  %s  %s%s (used %d times)\n", g.Session, g.ID, by, g.Text, g.Used)
+						fmt.Fprintf(&b, "%s  %s  %s%s (used %s)\n", g.Session, g.ID, by, g.Text, display.Count(g.Used, "time", "times"))
 					}
 					return b.String()
 				})

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
@@ -256,13 +256,6 @@ func answerError(err error) error {
 	return err
 }
 
-func plural(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.FormatUint(n, 10) + " " + many
-}
-
 // verificationText is about the ledger in dir.
 func verificationText(dir string, v api.Verification) string {
 	var b strings.Builder
@@ -270,7 +263,7 @@ func verificationText(dir string, v api.Verification) string {
 	if v.Status == "invalid" { // what is wrong says where, and how many come before it says nothing
 		b.WriteString(": " + dir)
 	} else {
-		fmt.Fprintf(&b, ": %s in %s, with what the engine records of itself", plural(v.Entries, "entry", "entries"), plural(uint64(v.Sessions), "session", "sessions"))
+		fmt.Fprintf(&b, ": %s in %s, with what the engine records of itself", display.Count(v.Entries, "entry", "entries"), display.Count(v.Sessions, "session", "sessions"))
 	}
 	b.WriteByte('\n')
 	if v.Root != "" {

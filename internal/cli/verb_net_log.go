@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
@@ -192,7 +193,7 @@ func (line netLine) text() string {
 		text += " by " + line.Via
 	}
 	if line.Repeated > 0 {
-		text += fmt.Sprintf(" %d more times", line.Repeated)
+		text += " " + display.Count(line.Repeated, "more time", "more times")
 	}
 	if len(line.Rules) > 0 {
 		text += " (" + strings.Join(line.Rules, ", ") + ")"
@@ -229,7 +230,7 @@ func carriedText(raw json.RawMessage, failed string) string {
 			text += ", not read"
 		}
 		if c.Offered > 0 {
-			text = fmt.Sprintf("%d versions, %d of them withheld", c.Offered, c.Withheld)
+			text = fmt.Sprintf("%s, %d of them withheld", display.Count(c.Offered, "version", "versions"), c.Withheld)
 		}
 		if c.Usage != nil {
 			text += fmt.Sprintf(", %d tokens in, %d out, %.4f dollars", c.Usage.Input, c.Usage.Output, float64(c.MicroUSD)/1e6)

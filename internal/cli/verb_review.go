@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/review"
@@ -147,7 +148,7 @@ func reviewTable(views []reviewView) string {
 	}
 	var b strings.Builder
 	for _, v := range views {
-		state := plural(uint64(len(v.Changes)), "change", "changes") + " in the " + v.Kept
+		state := display.Count(len(v.Changes), "change", "changes") + " in the " + v.Kept
 		if v.LeftOut > 0 {
 			state += fmt.Sprintf(" (%d left out)", v.LeftOut)
 		}
@@ -303,7 +304,7 @@ func outcomeText(r *review.Review, o review.Outcome) string {
 	if o.Left == 0 {
 		b.WriteString("Nothing is left of review " + r.ID + ".\n")
 	} else {
-		fmt.Fprintf(&b, "%s left in review %s.\n", plural(uint64(o.Left), "change is", "changes are"), r.ID)
+		fmt.Fprintf(&b, "%s left in review %s.\n", display.Count(o.Left, "change is", "changes are"), r.ID)
 	}
 	return b.String()
 }
@@ -335,7 +336,7 @@ func newReviewDiscard(s *streams) *cobra.Command {
 				return err
 			}
 			return s.value(map[string]any{"id": r.ID, "left": left, "discarded": changeViews(gone)}, func() string {
-				return fmt.Sprintf("%s discarded, %d left in review %s.\n", plural(uint64(len(gone)), "change is", "changes are"), left, r.ID)
+				return fmt.Sprintf("%s discarded, %d left in review %s.\n", display.Count(len(gone), "change is", "changes are"), left, r.ID)
 			})
 		},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/config"
 	"ringfence/internal/daemon/statistics"
 	"ringfence/internal/sys/database"
@@ -129,7 +130,7 @@ func newStatisticsDelete(s *streams) *cobra.Command {
 			if err != nil {
 				return brokenStatistics(err, home)
 			}
-			return s.value(map[string]int64{"deleted": n}, func() string { return fmt.Sprintf("Deleted: %d requests.\n", n) })
+			return s.value(map[string]int64{"deleted": n}, func() string { return "Deleted: " + display.Count(n, "request", "requests") + ".\n" })
 		},
 	}
 	c.Flags().StringVar(&session, "session", "", "only of this `SESSION`")

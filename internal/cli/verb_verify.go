@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/ledger"
 	"ringfence/internal/sys/keychain"
 	"ringfence/internal/sys/paths"
@@ -66,7 +67,7 @@ func exportText(file string, v ledger.Verification) string {
 	if v.Session == "" {
 		return b.String()
 	}
-	entries := plural(uint64(v.Entries), "entry", "entries")
+	entries := display.Count(v.Entries, "entry", "entries")
 	if v.Status == ledger.Invalid {
 		entries += " before that as they were signed"
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"ringfence/internal/act/display"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/session"
 	"ringfence/internal/sys/proc"
@@ -87,11 +88,7 @@ const maxNamed = 16
 // inTheWay says which sessions keep the engine from being stopped.
 func inTheWay(open []api.OpenSession) string {
 	var b strings.Builder
-	b.WriteString("one session is open and would be cut off")
-	if len(open) > 1 {
-		b.Reset()
-		fmt.Fprintf(&b, "%d sessions are open and would be cut off", len(open))
-	}
+	b.WriteString(display.Count(len(open), "session is", "sessions are") + " open and would be cut off")
 	for i, s := range open {
 		if i == maxNamed {
 			fmt.Fprintf(&b, "\n  and %d more", len(open)-i)

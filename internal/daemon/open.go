@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
@@ -139,7 +140,7 @@ func (e *Engine) admit() error {
 		e.opening++
 		return nil
 	}
-	msg := fmt.Sprintf("%d sessions are open, and no more can be: end agents that are not needed any more; `ringfence ledger sessions` lists what is open", open+e.opening)
+	msg := display.Count(open+e.opening, "session is", "sessions are") + " open, and no more can be: end agents that are not needed any more; `ringfence ledger sessions` lists what is open"
 	if lost > 0 {
 		msg += fmt.Sprintf(", and %d of those have lost their agent and end by themselves within %s", lost, e.o.Grace)
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/config"
 	"ringfence/internal/constitution"
@@ -130,7 +131,7 @@ func (in *inForce) tellLinks() {
 		in.notes = append(in.notes, l.String())
 	}
 	if left := len(links) - maxLinks; left > 0 {
-		in.notes = append(in.notes, fmt.Sprintf("the policy names %d more places that are links; `ringfence constitution check` lists them", left))
+		in.notes = append(in.notes, "the policy names "+display.Count(left, "more place that is a link", "more places that are links")+"; `ringfence constitution check` lists them")
 	}
 }
 

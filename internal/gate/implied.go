@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 	"ringfence/internal/gate/resolve"
 	"ringfence/internal/policy"
 )
@@ -122,7 +123,7 @@ func (n *narrowing) finish() *refusal {
 		return refuse(act.CodeInternal, "%v", err)
 	}
 	if left := len(n.said) - maxSaid; left > 0 {
-		n.said = append(n.said[:maxSaid], fmt.Sprintf("and so for %d more repositories", left))
+		n.said = append(n.said[:maxSaid], "and so for "+display.Count(left, "more repository", "more repositories"))
 	}
 	n.res, n.notes = res, n.said
 	return nil

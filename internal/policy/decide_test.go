@@ -109,6 +109,10 @@ permit (principal, action == Action::"stat", resource);
 			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4"), onPath(act.Create, "/5"), onPath(act.Read, "/ok")},
 			"denied: create /1 is allowed by no rule of the policy (default); likewise create /2; likewise create /3; and 2 more effects. Retrying",
 		},
+		"one more than fit": {
+			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Create, "/2"), onPath(act.Create, "/3"), onPath(act.Create, "/4")},
+			"likewise create /3; and 1 more effect. Retrying",
+		},
 		"one thing": {
 			[]act.Effect{onPath(act.Create, "/1"), onPath(act.Append, "/1"), onPath(act.Move, "/1"), onPath(act.Read, "/s/x")},
 			"denied: create, append and move /1 is allowed by no rule of the policy (default); read /s/x is forbidden by c2.1",

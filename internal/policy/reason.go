@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/display"
 )
 
 // Bounds on what a reason holds, so that a resource or a policy cannot flood the
@@ -107,7 +108,7 @@ func summary(v act.Verdict, said []saying) string {
 		said = others
 	}
 	if left > 0 {
-		sentences = append(sentences, fmt.Sprintf("and %d more effects", left))
+		sentences = append(sentences, "and "+display.Count(left, "more effect", "more effects"))
 	}
 	s := strings.Join(sentences, "; ") + "."
 	if v == act.Escalate {

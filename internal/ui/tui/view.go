@@ -38,13 +38,10 @@ func (m *model) view(rows, columns int, now time.Time) []row {
 
 func (m *model) heading() string {
 	what := " ringfence: "
-	switch n := len(m.open); n {
-	case 0:
+	if n := len(m.open); n > 0 {
+		what += display.Count(n, "question waits for you", "questions wait for you")
+	} else {
 		what += "nothing waits for you"
-	case 1:
-		what += "1 question waits for you"
-	default:
-		what += fmt.Sprintf("%d questions wait for you", n)
 	}
 	if m.o.Title != "" {
 		what += " · " + display.Line(m.o.Title)
