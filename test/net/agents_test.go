@@ -48,29 +48,6 @@ var agents = []agent{
 	}},
 }
 
-// apart is a workspace outside of /tmp: the box has a /tmp of its own, and in a workspace
-// beneath that Claude Code is refused the directory that it makes for itself.
-func apart(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err == nil {
-		err = os.MkdirAll(cache, 0o755)
-	}
-	dir := ""
-	if err == nil {
-		dir, err = os.MkdirTemp(cache, "ringfence-agents-")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // working is what the policy allows an agent.
 func working(a agent) []string {
 	return []string{"The agent may do anything in the workspace.", "The agent may run any command.", "The agent may read any file.", "The agent may use the models " + a.provider + "/*."}
@@ -81,7 +58,6 @@ func working(a agent) []string {
 func agentPlace(t *testing.T, a agent, command string) (*place, *model, string) {
 	t.Helper()
 	p := newPlace(t)
-	p.Work = apart(t)
 	if p.node == "" {
 		p.need(t, reachCase{needs: []string{"newer-node"}})
 	}

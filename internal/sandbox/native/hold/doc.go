@@ -52,10 +52,10 @@
 //
 // A default access list of a directory does not replace the umask. No terminal
 // becomes the caller's controlling one by being opened in the trees. A path that
-// goes on behind /proc/self/cwd, /proc/self/root or /proc/self/fd/N, or leads to
-// another process, is no way to write (EACCES); /proc/self/fd/N itself is. Where a
-// directory has more than 50,000 files beneath it, or ones that cannot be looked at,
-// it cannot be renamed (EXDEV). A directory whose real path is longer than PATH_MAX
+// goes on behind /proc/self/root, leads to another process, or comes to /proc/self/cwd
+// or /proc/self/fd/N in another way than by beginning so, is no way to write (EACCES).
+// Where a directory has more than 50,000 files beneath it, or ones that cannot be looked
+// at, it cannot be renamed (EXDEV). A directory whose real path is longer than PATH_MAX
 // is no place to do anything (ENAMETOOLONG). Opening a pipe waits by looking again
 // every 20 ms. Truncating a file under a lease fails (EAGAIN). An open that has no
 // descriptor left (EMFILE) has made or truncated the file already.

@@ -108,6 +108,11 @@ func (w *worker) start(dirfd int32, flags int) (int, unix.Errno) {
 // parent finds the directory that path is in, for a caller who gives it relative to
 // dirfd.
 func (w *worker) parent(dirfd int32, path string) (spot, unix.Errno) {
+	gone := unix.EBADF // what it is if nothing has the number dirfd
+	if strings.HasPrefix(path, "/") {
+		dirfd, path = w.through(path)
+		gone = unix.ENOENT
+	}
 	switch {
 	case path == "":
 		return spot{}, unix.ENOENT
@@ -117,10 +122,38 @@ func (w *worker) parent(dirfd int32, path string) (spot, unix.Errno) {
 		return w.parentAt(w.proc, itoa(int(w.n.pid))+"/cwd/", path) // two steps in one
 	}
 	base, e := w.start(dirfd, unix.O_DIRECTORY)
-	if e != 0 {
-		return spot{}, e
+	switch e {
+	case 0:
+		return w.parentAt(base, "", path)
+	case unix.EBADF:
+		e = gone
 	}
-	return w.parentAt(base, "", path)
+	return spot{}, e
+}
+
+// through goes the first step of a path if that is one through what the caller has open:
+// /proc/self/fd/5/a is a in its descriptor 5, /proc/self/cwd/a in its working directory.
+// Programs write so where an address is too short for a path, or no link may lead them
+// astray (Bun's mkdir). A name that ends there is another matter: see own.
+func (w *worker) through(path string) (dirfd int32, rest string) {
+	for _, self := range [...]string{"/proc/self/", "/proc/thread-self/", "/proc/" + itoa(int(w.n.pid)) + "/", "/dev/"} {
+		name, ok := strings.CutPrefix(path, self)
+		if !ok {
+			continue
+		}
+		dirfd = unix.AT_FDCWD
+		name, rest, _ = strings.Cut(name, "/")
+		if name == "fd" {
+			name, rest, _ = strings.Cut(rest, "/")
+			dirfd, ok = toInt(name), toInt(name) >= 0 && name == itoa(int(toInt(name)))
+		} else {
+			ok = name == "cwd" && self != "/dev/"
+		}
+		if rest = strings.TrimLeft(rest, "/"); ok && rest != "" {
+			return dirfd, rest
+		}
+	}
+	return unix.AT_FDCWD, path
 }
 
 // parentAt is parent with a directory of our own. lead leads from there to where

@@ -116,18 +116,6 @@ func addressOf(name string) []byte {
 	return append(append(a, name...), 0)
 }
 
-// through splits off the descriptor that a path goes through, as /proc/self/fd/5/name
-// does: programs whose paths are too long for an address write them like that.
-func (w *worker) through(path string) (dirfd int32, rest string) {
-	for _, self := range []string{"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/", "/proc/" + itoa(int(w.n.pid)) + "/fd/"} {
-		number, rest, ok := strings.Cut(strings.TrimPrefix(path, self), "/")
-		if n := toInt(number); ok && n >= 0 && strings.HasPrefix(path, self) && strings.Trim(rest, "/") != "" {
-			return n, strings.TrimLeft(rest, "/")
-		}
-	}
-	return unix.AT_FDCWD, path
-}
-
 // pidfdThread is PIDFD_THREAD of include/uapi/linux/pidfd.h (Linux 6.9).
 const pidfdThread = unix.O_EXCL
 
@@ -177,8 +165,7 @@ func (w *worker) connect(number int32, at uint64, size int) answer {
 		return refuse(unix.ECONNREFUSED)
 	}
 	if path != "" {
-		dirfd, rest := w.through(path)
-		t, _, e := w.find(dirfd, rest, true)
+		t, _, e := w.find(unix.AT_FDCWD, path, true)
 		if e != 0 {
 			return refuse(e)
 		}
@@ -309,8 +296,7 @@ func (w *worker) bind(number int32, at uint64, size int) answer {
 	if e != 0 || path == "" {
 		return pass
 	}
-	dirfd, rest := w.through(path)
-	s, e := w.parent(dirfd, rest)
+	s, e := w.parent(unix.AT_FDCWD, path)
 	if e != 0 {
 		return lost(path, e)
 	}
@@ -349,8 +335,7 @@ func (w *worker) bindShared(number int32, a []byte, e unix.Errno) answer {
 		w.denials.add(Make, "@"+string(a[min(len(a), familySize+1):]), ruleAbstract)
 		return refuse(unix.EACCES)
 	}
-	dirfd, rest := w.through(path)
-	s, e := w.parent(dirfd, rest)
+	s, e := w.parent(unix.AT_FDCWD, path)
 	if e != 0 {
 		return refuse(e)
 	}

@@ -133,6 +133,7 @@ var (
 	names = []string{
 		"a", "b", "c", "d", "d/e", "d/x", "d/e/y", "l", "d/l", "./a", "d/../b", "a/", "d/", "d//", "d/.", "d/..", ".", "..", "", "l/x", "d/l/y",
 		"a/b", "missing/x", "<null>", "\xff\xfe", "d/e/../x", "//", "new", "d/new", "new/", strings.Repeat("n", 255), strings.Repeat("n", 256),
+		"/proc/self/cwd/a", "/proc/self/cwd//new", "/proc/thread-self/cwd/d/../x", "/proc/self/fd/9999/a", "/dev/cwd/a",
 		strings.Repeat("d/../", 300) + "a", strings.Repeat("d/../", 1000) + "a",
 	}
 	openFlags = []int{
