@@ -122,10 +122,10 @@ func (w *worker) parent(dirfd int32, path string) (spot, unix.Errno) {
 		return w.parentAt(w.proc, itoa(int(w.n.pid))+"/cwd/", path) // two steps in one
 	}
 	base, e := w.start(dirfd, unix.O_DIRECTORY)
-	switch e {
-	case 0:
+	if e == 0 {
 		return w.parentAt(base, "", path)
-	case unix.EBADF:
+	}
+	if e == unix.EBADF {
 		e = gone
 	}
 	return spot{}, e
