@@ -239,7 +239,8 @@ start_podman() {
 	podman_ import "${changes[@]}" "$dir/root.tar" "$image" >"$dir/podman.log" 2>&1 || { cat "$dir/podman.log" >&2; return 1; }
 	if [ -e "$(debian_archive)" ]; then keep_store; fi
 	under_podman=(setpriv --pdeathsig TERM)
-	podman_ system service --time 0 "unix://$dir/podman.sock" >>"$dir/podman.log" 2>&1 &
+	# What watches over containers writes a file where it is when one is out of memory.
+	{ cd "$dir" && podman_ system service --time 0 "unix://$dir/podman.sock"; } >>"$dir/podman.log" 2>&1 &
 	under_podman=()
 	until_there "$dir/podman.sock" || { tail -n 20 "$dir/podman.log" >&2; return 1; }
 }
@@ -278,7 +279,7 @@ start_rootless() {
 	printf 'root:x:0:\ntests:x:%s:\n' "$rootless" >"$d/group"
 	printf 'tests:%s\n' "$rootless_ids" | tee "$d/subuid" >"$d/subgid"
 	as_rootless "${podman[@]}" import "${changes[@]}" "$dir/root.tar" "$image" >"$d/podman.log" 2>&1 || { tail -n 20 "$d/podman.log" >&2; return 1; }
-	as_rootless "${podman[@]}" system service --time 0 "unix://$d/run/p.sock" >>"$d/podman.log" 2>&1 &
+	{ cd "$d/home" && as_rootless "${podman[@]}" system service --time 0 "unix://$d/run/p.sock"; } >>"$d/podman.log" 2>&1 &
 	as_rootless sh /usr/share/docker.io/contrib/dockerd-rootless.sh --data-root "$d/home/docker" --storage-driver vfs \
 		-H "unix://$d/run/d.sock" --bridge none --iptables=false --ip6tables=false >"$d/docker.log" 2>&1 &
 	until_there "$d/run/p.sock" || { tail -n 20 "$d/podman.log" >&2; return 1; }
