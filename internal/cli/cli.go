@@ -94,7 +94,6 @@ type streams struct {
 	steps    func(line []byte) []external.Step     // reads the transcript of an agent; nil if there is none
 	held     *holding                              // this process holds what it runs; nil for no
 	narrowed string                                // the workspace, if the policy lets a box change only some of it; "" else
-	fixed    []string                              // what the policy lets no box change
 	guard    func(kill func() error) (stop func()) // watches over a box; nil for nobody
 }
 

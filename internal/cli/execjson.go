@@ -76,7 +76,7 @@ func (s *streams) launchJSON(ctx context.Context, o launch.Options, spec sandbox
 	if _, err := begin.Write(said.Bytes()); err != nil {
 		return 0, err
 	}
-	end.Denials = s.told(r.Spec, append(res.Denials, inferred(r.Spec, res, string(begin))...))
+	end.Denials = s.told(r.Spec, append(res.Denials, inferred(r.Spec, res, string(begin))...), o.Fixed)
 	if res.Ended.Cause != sandbox.CauseKill {
 		end.Note = mediator.Ended(ctx, r.Spec, res.Ended)
 	}

@@ -87,7 +87,6 @@ func (f *execFlags) grip(ctx context.Context, s *streams, client *api.Client, se
 		s.sayEach("%s", notHeld(g.Clauses, f.review))
 	}
 	spec, s.narrowed = narrowed(spec, g)
-	s.fixed = g.Fixed
 	return spec, g, nil
 }
 

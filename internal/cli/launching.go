@@ -16,6 +16,7 @@ import (
 	"ringfence/internal/launch"
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
+	"ringfence/internal/sandbox/native/hold"
 	"ringfence/internal/sys/pty"
 )
 
@@ -169,7 +170,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 	if relay == nil || spec.Profile == sandbox.ProfileCommand { // else it was a person's session, who read it all
 		res.Denials = append(res.Denials, inferred(r.Spec, res, string(said))...)
 	}
-	for _, d := range s.told(r.Spec, res.Denials) {
+	for _, d := range s.told(r.Spec, res.Denials, o.Fixed) {
 		s.say("%s", denialLine(d))
 	}
 	if res.Ended.Cause != sandbox.CauseKill { // that was us
@@ -188,15 +189,15 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 
 // told returns denials as who typed the command can act on them: what the policy does not
 // give, no flag does.
-func (s *streams) told(spec sandbox.Spec, denials []sandbox.Denial) []sandbox.Denial {
+func (s *streams) told(spec sandbox.Spec, denials []sandbox.Denial, fixed []string) []sandbox.Denial {
 	all := mediator.Told(spec, denials)
 	for i := range all {
-		if slices.ContainsFunc(s.fixed, func(p string) bool { return all[i].Rule == "this box holds "+p }) {
-			all[i].Fix = "another clause than the one that \"ringfence run --explain\" names"
+		if slices.ContainsFunc(fixed, func(p string) bool { return all[i].Rule == hold.RuleHeld(p) }) {
+			all[i].Fix = "a change of the clause that holds it, which \"ringfence run --explain\" shows"
 		}
 		if s.narrowed != "" && all[i].Fix == "--rw "+s.narrowed {
-			all[i].Rule = "the policy lets only some of " + s.narrowed + " be changed in a box"
-			all[i].Fix = "a clause that lets it be changed without a question or a limit"
+			all[i].Rule = "it is not in what the policy gives a box of " + s.narrowed + " to change"
+			all[i].Fix = "a clause that lets it be changed, without a question or a limit"
 		}
 	}
 	return all

@@ -146,9 +146,9 @@ func (g gripping) tell(e *Engine) (api.Grips, policy.Circumstances, error) {
 // lessNote says what is left of a workspace to a box that was to change it.
 func lessNote(workspace string, write []string) string {
 	if !slices.ContainsFunc(write, func(p string) bool { return strings.HasPrefix(p, workspace+"/") }) {
-		return fmt.Sprintf("the policy lets nothing of %s be changed in a box: all of that needs a question, or is limited", workspace)
+		return fmt.Sprintf("the policy gives a box nothing of %s to change without a question: \"ringfence run --explain\" says why", workspace)
 	}
-	return fmt.Sprintf("the policy lets only some of %s be changed: what of that is not there yet cannot be made", workspace)
+	return fmt.Sprintf("the policy gives a box only some of %s to change: what of that is not there yet cannot be made", workspace)
 }
 
 // box is what the program asks for, less what the policy does not give of the workspace

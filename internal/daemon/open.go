@@ -10,13 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/display"
-	"ringfence/internal/act/strictjson"
 	"ringfence/internal/daemon/api"
 	"ringfence/internal/desk"
 	"ringfence/internal/gate"
@@ -481,21 +479,4 @@ func identity(p ipc.Peer) desk.Identity {
 type asker struct {
 	who         desk.Identity
 	ownTerminal bool
-}
-
-// annotationOf chooses by the name the person gave, else by the package in the
-// server's argv, never by what the server says of itself.
-func annotationOf(in api.ServerInfo, known map[string]*policy.Annotation) (*policy.Annotation, error) {
-	if in.Annotations != "" {
-		a := known[in.Annotations]
-		if a == nil {
-			hint := "known are " + strings.Join(names(known), ", ")
-			if near := strictjson.Nearest(in.Annotations, names(known)); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			return nil, api.Errorf(api.CodeBadRequest, "server %s names annotations %q, which do not exist; %s", in.Name, in.Annotations, hint)
-		}
-		return a, nil
-	}
-	return known[AnnotationsOf(in.Argv, known)], nil
 }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/display"
@@ -312,6 +313,23 @@ func KnownAnnotations(home string) (map[string]*policy.Annotation, error) {
 		return nil, err
 	}
 	return known, policySource{home: home}.ownAnnotations(known)
+}
+
+// annotationOf chooses by the name the person gave, else by the package in the
+// server's argv, never by what the server says of itself.
+func annotationOf(in api.ServerInfo, known map[string]*policy.Annotation) (*policy.Annotation, error) {
+	if in.Annotations != "" {
+		a := known[in.Annotations]
+		if a == nil {
+			hint := "known are " + strings.Join(names(known), ", ")
+			if near := strictjson.Nearest(in.Annotations, names(known)); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			return nil, api.Errorf(api.CodeBadRequest, "server %s names annotations %q, which do not exist; %s", in.Name, in.Annotations, hint)
+		}
+		return a, nil
+	}
+	return known[AnnotationsOf(in.Argv, known)], nil
 }
 
 // AnnotationsOf returns the name of those that are chosen for a server that is started

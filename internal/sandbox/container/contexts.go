@@ -25,8 +25,9 @@ type dockerContext struct {
 }
 
 // contextOf reads the context of docker that is called name, or its current one, in its
-// directory dir; a zero one says that there is none. The files are config.json, whose currentContext it is, and
-// contexts/meta/SHA256-OF-NAME/meta.json (https://docs.docker.com/engine/manage-resources/contexts/).
+// directory dir; a zero one says that there is none. The files are config.json, which has
+// the current one's name, and contexts/meta/SHA256-OF-NAME/meta.json
+// (https://docs.docker.com/engine/manage-resources/contexts/).
 func contextOf(dir, name string) (dockerContext, error) {
 	if name == "" {
 		var err error

@@ -145,7 +145,8 @@ func (w *worker) through(path string) (dirfd int32, rest string) {
 		name, rest, _ = strings.Cut(name, "/")
 		if name == "fd" {
 			name, rest, _ = strings.Cut(rest, "/")
-			dirfd, ok = toInt(name), toInt(name) >= 0 && name == itoa(int(toInt(name)))
+			dirfd = toInt(name)
+			ok = dirfd >= 0 && name == itoa(int(dirfd))
 		} else {
 			ok = name == "cwd" && self != "/dev/"
 		}

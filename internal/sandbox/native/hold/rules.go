@@ -113,6 +113,9 @@ type holdOn struct {
 	rule   string
 }
 
+// RuleHeld is the rule about a path of [Rules.Held].
+func RuleHeld(path string) string { return "this box holds " + path }
+
 // RuleLater begins each rule that is about what the host runs later.
 const RuleLater = "files that the host runs later are held"
 
@@ -127,7 +130,7 @@ func newJudge(r Rules) *judge {
 	}
 	j := &judge{Rules: r}
 	for _, h := range r.Held {
-		j.held = append(j.held, holdOn{places.Fold(h), "this box holds " + h})
+		j.held = append(j.held, holdOn{places.Fold(h), RuleHeld(h)})
 	}
 	if !r.Later {
 		for _, h := range r.Led {
