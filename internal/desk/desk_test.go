@@ -280,6 +280,26 @@ func TestGuests(t *testing.T) {
 	}
 }
 
+// TestOldestFirst asks with clocks that run apart: who enters later may have asked before.
+func TestOldestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		now := time.Now()
+		d := New(Options{Now: func() time.Time { now = now.Add(-time.Second); return now }})
+		var all []<-chan asked
+		for i := range 8 {
+			all = append(all, start(ctx, d, ask(i)))
+		}
+		if open := d.List(); len(open) != len(all) || !slices.IsSortedFunc(open, func(a, b Question) int { return a.Asked.Compare(b.Asked) }) {
+			t.Errorf("not oldest first: %+v", open)
+		}
+		cancel()
+		for _, ch := range all {
+			<-ch
+		}
+	})
+}
+
 // TestCoalesce is D3: a yes covers what was shown.
 func TestCoalesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -268,7 +268,9 @@ func (d *Desk) List() []Question {
 }
 
 func (d *Desk) list() []Question {
-	byAge := slices.SortedFunc(maps.Values(d.open), func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	byAge := slices.SortedFunc(maps.Values(d.open), func(a, b *entry) int {
+		return cmp.Or(a.q.Asked.Compare(b.q.Asked), cmp.Compare(a.order, b.order)) // many ask at once
+	})
 	all := make([]Question, len(byAge))
 	for i, e := range byAge {
 		all[i] = e.shown()
