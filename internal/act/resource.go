@@ -34,11 +34,12 @@ type Resource struct {
 
 // The facts that resolvers set, by the type of resource they describe.
 const (
-	FactRemoteURL = "url"      // Remote: string, the URL without the ref
-	FactRef       = "ref"      // Remote: string, "refs/heads/main"; absent when every ref could be touched
-	FactAgeHours  = "ageHours" // Package: int64, whole hours since publication
-	FactExists    = "exists"   // Path: bool, something is there now
-	FactNewRepo   = "new"      // Repo: bool, the effect makes the repository
+	FactRemoteURL = "url"       // Remote: string, the URL without the ref
+	FactRef       = "ref"       // Remote: string, "refs/heads/main"; absent when every ref could be touched
+	FactAgeHours  = "ageHours"  // Package: int64, whole hours since publication
+	FactResembles = "resembles" // Package: string, the popular package whose name it nearly has, "" if none; the name says it, nobody gives it
+	FactExists    = "exists"    // Path: bool, something is there now
+	FactNewRepo   = "new"       // Repo: bool, the effect makes the repository
 	// FactConfigured: Remote: true where the configuration of the repository
 	// names it, else absent.
 	FactConfigured = "configured"

@@ -16,7 +16,7 @@ import (
 	"ringfence/internal/launch"
 	"ringfence/internal/mediator"
 	"ringfence/internal/sandbox"
-	"ringfence/internal/sandbox/native/hold"
+	"ringfence/internal/sandbox/native"
 	"ringfence/internal/sys/pty"
 )
 
@@ -192,7 +192,7 @@ func (s *streams) launch(ctx context.Context, o launch.Options, spec sandbox.Spe
 func (s *streams) told(spec sandbox.Spec, denials []sandbox.Denial, fixed []string) []sandbox.Denial {
 	all := mediator.Told(spec, denials)
 	for i := range all {
-		if slices.ContainsFunc(fixed, func(p string) bool { return all[i].Rule == hold.RuleHeld(p) }) {
+		if slices.ContainsFunc(fixed, func(p string) bool { return all[i].Rule == native.RuleHeld(p) }) {
 			all[i].Fix = "a change of the clause that holds it, which \"ringfence run --explain\" shows"
 		}
 		if s.narrowed != "" && all[i].Fix == "--rw "+s.narrowed {

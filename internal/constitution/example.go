@@ -262,6 +262,11 @@ func (x *examples) conditions(base Scenario) {
 		s := base
 		s.Labels, s.Args = nil, nil
 		satisfy(&s, x.clause.When, i)
+		if w.Fact == "resource:"+act.FactResembles {
+			x.add(s, "a popular package", k, "npm:lodash@1.0.0")
+			x.add(s, "a name like a popular one", k, "npm:lodahs@1.0.0")
+			continue
+		}
 		if strings.HasPrefix(w.Fact, "resource:") {
 			x.add(s, "too young", k, text)
 			x.add(s, "age unknown", k, text)

@@ -105,11 +105,11 @@ func (g *grounder) distribute(objects []object) {
 		if !family || len(o.mods) > 0 || o.root != "" {
 			continue
 		}
-		bare := len(o.names)+len(o.either)+len(o.age) == 0 && o.group == ""
+		bare := len(o.names)+len(o.either)+len(o.tests) == 0 && o.group == ""
 		apart := len(o.names) > 0 && len(last.names) == 0
 		switch {
 		case bare && (len(last.names)+len(last.either) > 0 || last.group != ""),
-			len(last.age) > 0 && len(o.age) == 0,
+			len(last.tests) > 0 && len(o.tests) == 0,
 			!bare && !apart && len(last.mods) > 0 && !slices.ContainsFunc(o.names, func(n name) bool { return looksPath(n.text) }):
 			g.fail(last.at, "write a sentence for each", "what is said of %q may belong to %q too", g.text(last.at, last.end), g.text(o.at, o.end))
 		case bare:

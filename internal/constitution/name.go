@@ -113,7 +113,7 @@ func (p *parser) relative(o *object) {
 			found = p.namesAfter(o, func(s string) string { return "*" + s })
 		case p.accept("starting"):
 			found = p.namesAfter(o, func(s string) string { return s + "*" })
-		case p.ages(o), p.grouping(o):
+		case p.test(o), len(o.tests) > 0 && p.accept("and") && p.test(o), p.grouping(o):
 		case o.group == "" && o.class == "any" && !o.rest && contains(" observe irreversible mutate ", qualWords[p.peek().low]):
 			o.group = act.Group(qualWords[p.peek().low])
 			p.i++
@@ -199,7 +199,37 @@ func (p *parser) ages(o *object) bool {
 	p.i++
 	p.accept("old", "ago", "of")
 	p.accept("age")
-	o.age = append(o.age, ageTest{op: op, hours: t.n * unit})
+	o.tests = append(o.tests, packageTest{fact: act.FactAgeHours, op: op, value: t.n * unit})
+	return true
+}
+
+// test reads what is known of packages.
+func (p *parser) test(o *object) bool { return p.ages(o) || p.resembling(o) }
+
+var resembling = table(`
+that|which resemble|imitate the? popular|well-known ones|packages
+that|which resemble|imitate the? names of the? popular|well-known ones|packages
+that|which look like the? popular|well-known ones|packages
+whose names resemble|imitate those of the? popular|well-known ones|packages
+`)
+
+var unlike = table(`
+that|which do not resemble|imitate the? popular|well-known ones|packages
+that|which do not resemble|imitate the? names of the? popular|well-known ones|packages
+that|which do not look like the? popular|well-known ones|packages
+whose names do not resemble|imitate those of the? popular|well-known ones|packages
+`)
+
+// resembling reads that names of packages are nearly those of others.
+func (p *parser) resembling(o *object) bool {
+	op := "!="
+	if !p.matchAny(resembling(), nil) {
+		if !p.matchAny(unlike(), nil) {
+			return false
+		}
+		op = "=="
+	}
+	o.tests = append(o.tests, packageTest{fact: act.FactResembles, op: op, value: ""})
 	return true
 }
 

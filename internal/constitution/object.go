@@ -19,7 +19,7 @@ type object struct {
 	names   []name
 	either  []name // names that are alternatives of kind of file: "Python files"
 	mods    []mod
-	age     []ageTest
+	tests   []packageTest
 	root    string // "${workspace}" when the noun is the place itself
 }
 
@@ -39,10 +39,10 @@ type mod struct {
 	objects []object
 }
 
-// An ageTest is "at least two days old".
-type ageTest struct {
-	op    string
-	hours int64
+// A packageTest is "at least two days old", or "that resemble popular ones".
+type packageTest struct {
+	fact, op string
+	value    any
 }
 
 // maxNesting bounds how deep noun phrases contain each other.

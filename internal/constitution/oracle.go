@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/popular"
 	"ringfence/internal/policy"
 )
 
@@ -420,6 +421,8 @@ func holds(c policy.Condition, q *question, absent bool) bool {
 		if !known && c.Op == "==" {
 			return false
 		}
+	case c.Fact == "resource:"+act.FactResembles:
+		fact = popular.Resembles(q.effect.Resource.Text)
 	case strings.HasPrefix(c.Fact, "resource:"):
 		fact, known = q.effect.Resource.Facts[strings.TrimPrefix(c.Fact, "resource:")]
 	}

@@ -60,16 +60,16 @@ func (g *grounder) patterns(d *deed, o *object, class string) {
 	if restricted || len(o.names) > 0 {
 		d.on, d.except = on, append(d.except, except...)
 	}
-	g.ages(d, o)
+	g.tests(d, o)
 }
 
-func (g *grounder) ages(d *deed, o *object) {
-	for _, a := range o.age {
+func (g *grounder) tests(d *deed, o *object) {
+	for _, t := range o.tests {
 		if !slices.Equal(d.kinds, []act.Kind{act.Install}) {
-			g.fail(o.at, "npm packages that are at least two days old", "only the age of packages is known")
+			g.fail(o.at, "npm packages that are at least two days old", "only the age of packages is known, and whether their names resemble popular ones")
 			return
 		}
-		d.when = append(d.when, policy.Condition{Fact: "resource:" + act.FactAgeHours, Op: a.op, Value: a.hours})
+		d.when = append(d.when, policy.Condition{Fact: "resource:" + t.fact, Op: t.op, Value: t.value})
 	}
 }
 

@@ -372,6 +372,10 @@ func conditions(when []Condition) string {
 			fmt.Fprintf(&b, " that are at least %v hours old", c.Value)
 		case c.Fact == "resource:"+act.FactAgeHours && c.Op == "<":
 			fmt.Fprintf(&b, " younger than %v hours", c.Value)
+		case c.Fact == "resource:"+act.FactResembles && c.Op == "!=" && c.Value == "":
+			b.WriteString(joint(when[:i]) + " that resemble popular ones")
+		case c.Fact == "resource:"+act.FactResembles && c.Op == "==" && c.Value == "":
+			b.WriteString(joint(when[:i]) + " that do not resemble popular ones")
 		case c.Value == nil:
 			fmt.Fprintf(&b, " where it %s %s", c.Op, c.Fact)
 		default:
@@ -379,6 +383,14 @@ func conditions(when []Condition) string {
 		}
 	}
 	return b.String()
+}
+
+// joint joins a condition on a package with one before it.
+func joint(before []Condition) string {
+	if len(before) > 0 && before[len(before)-1].Fact == "resource:"+act.FactAgeHours {
+		return " and"
+	}
+	return ""
 }
 
 var spans = []struct {

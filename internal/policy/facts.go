@@ -36,6 +36,7 @@ const (
 	nameRegistry
 	nameVersion
 	nameAgeHours
+	nameResembles
 	nameApproved
 	nameSession
 	nameTool
@@ -51,7 +52,7 @@ const (
 // nameTexts are the names as policies write them.
 var nameTexts = [names]types.String{
 	"name", "ext", act.FactExists, factHardlinked, act.FactClass, act.FactNewRepo, FactProgram, "args", "host", "port", "private",
-	"scheme", "path", act.FactRemoteURL, act.FactRef, act.FactConfigured, "domain", "registry", "version", act.FactAgeHours,
+	"scheme", "path", act.FactRemoteURL, act.FactRef, act.FactConfigured, "domain", "registry", "version", act.FactAgeHours, act.FactResembles,
 	"approved", "session", "tool", "counts", "hour", "text", "number", "flag", "labels",
 }
 

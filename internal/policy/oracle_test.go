@@ -293,6 +293,7 @@ func conditionGen() *rapid.Generator[Condition] {
 		{"arg:/s", "has", nil},
 		{"arg:/n", "lacks", nil},
 		{"resource:ageHours", ">=", 48},
+		{"resource:resembles", "!=", ""},
 		{"resource:exists", "==", false},
 		{"resource:ref", "==", "refs/heads/main"},
 		{"resource:port", "!=", 443},
@@ -313,7 +314,7 @@ func effectGen() *rapid.Generator[act.Effect] {
 			act.Command: {
 				`["/usr/bin/go","test"]`, `["/w/a/b/go"]`, `["/w/x.pem","-f"]`,
 			},
-			act.Package:   {"npm:left-pad@1.0.0", "npm:@s/p@1.0.0", "npm:@s/q", "pypi:x@1"},
+			act.Package:   {"npm:left-pad@1.0.0", "npm:@s/p@1.0.0", "npm:@s/q", "npm:lodahs@1.0.0", "pypi:x@1"},
 			act.Recipient: {"bob@a.org", "bob@b.a.org", "al@x.net"},
 			act.Tool:      {"git.push", "git.log", "fs.read"},
 		}[e.Resource.Type]

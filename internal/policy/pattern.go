@@ -262,7 +262,7 @@ func (c Condition) node(absent bool) (ast.Node, error) {
 var attrTypes = map[types.String]types.Value{
 	"name": types.String(""), "ext": types.String(""), "scheme": types.String(""), "host": types.String(""),
 	"path": types.String(""), "url": types.String(""), "ref": types.String(""), "domain": types.String(""),
-	"registry": types.String(""), "version": types.String(""), "program": types.String(""), "class": types.String(""),
+	"registry": types.String(""), "version": types.String(""), act.FactResembles: types.String(""), "program": types.String(""), "class": types.String(""),
 	"port": types.Long(0), "ageHours": types.Long(0),
 	act.FactExists: types.False, factHardlinked: types.False, "new": types.False, "private": types.False, act.FactConfigured: types.False,
 }

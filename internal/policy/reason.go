@@ -7,6 +7,7 @@ import (
 
 	"ringfence/internal/act"
 	"ringfence/internal/act/display"
+	"ringfence/internal/act/popular"
 )
 
 // Bounds on what a reason holds, so that a resource or a policy cannot flood the
@@ -45,7 +46,7 @@ func reason(e EffectDecision, answers []answer) string {
 		for _, a := range e.Ask {
 			asked = append(asked, a.String())
 		}
-		return "needs approval by " + strings.Join(asked, " and ")
+		return "needs approval by " + strings.Join(asked, " and ") + resemblance(e.Effect.Resource)
 	}
 	var parts []string
 	for i := range answers {
@@ -66,7 +67,18 @@ func reason(e EffectDecision, answers []answer) string {
 			parts = append(parts, fmt.Sprintf("is not%s among what the %s policy leaves allowed (%s)", at, a.layer.name, a.layer.prefix(Default)))
 		}
 	}
-	return strings.Join(parts, ", and ")
+	return strings.Join(parts, ", and ") + resemblance(e.Effect.Resource)
+}
+
+// resemblance says which popular package's name a package nearly has.
+func resemblance(r act.Resource) string {
+	if r.Type != act.Package {
+		return ""
+	}
+	if of := popular.Resembles(r.Text); of != "" {
+		return "; its name resembles that of " + of
+	}
+	return ""
 }
 
 // unlimited says that a limit stands in the way of a tree, and what would not.

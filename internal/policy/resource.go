@@ -10,6 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"ringfence/internal/act"
+	"ringfence/internal/act/popular"
 	"ringfence/internal/act/strictjson"
 	"ringfence/internal/act/weburl"
 )
@@ -450,6 +451,7 @@ func (r *resource) asPackage(a act.Resource) error {
 	r.beneath(typeRegist, registry)
 	r.set(nameRegistry, types.String(registry))
 	r.set(nameName, types.String(name))
+	r.set(nameResembles, types.String(popular.Resembles(a.Text)))
 	if age, ok := a.Facts[act.FactAgeHours].(int64); ok {
 		r.set(nameAgeHours, types.Long(age))
 	}

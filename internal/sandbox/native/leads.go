@@ -17,3 +17,6 @@ func Leads(workspace, home string) ([]hold.Led, error) {
 	led, err := hold.Rules{Writable: []string{workspace}, Home: home}.Follow(workspace, global...)
 	return slices.DeleteFunc(led, func(l hold.Led) bool { return l.Path == "" || l.Home }), err
 }
+
+// RuleHeld is the rule of a denial about path where the Spec of the box holds it.
+func RuleHeld(path string) string { return hold.RuleHeld(path) }
